@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from costmodel.calls import strict as strict
     from costmodel.evaluators import evaluate as evaluate
     from costmodel.evaluators import memory_by_stage as memory_by_stage
     from costmodel.evaluators import prepare as prepare

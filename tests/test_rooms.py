@@ -14,7 +14,19 @@ from costmodel import door
 
 ROOT = Path(costmodel.__file__).parents[1]
 ORDER = {  # from the top down
-    "costmodel": ("door", "shown", "pytree", "semantics", "exact", "inputs", "models", "formulas", "graph", "specs")
+    "costmodel": (
+        "door",
+        "calls",
+        "shown",
+        "pytree",
+        "semantics",
+        "exact",
+        "inputs",
+        "models",
+        "formulas",
+        "graph",
+        "specs",
+    )
     + ("register", "evaluators", "measured", "convergence", "target"),
     "optimize": (
         "status",

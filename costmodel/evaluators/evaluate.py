@@ -15,11 +15,12 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import Cluster, Plan, Stack, Workload, parameters
 from costmodel.pytree import as_floats
-from costmodel.specs import check_plan, expect
+from costmodel.specs import FLAG, check_plan, expecting
 
 _EXACT = Exact(math)
 
 
+@expecting(checked=FLAG)
 def evaluate(
     workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | None = None, *, checked: bool = True
 ) -> Breakdown:
@@ -29,7 +30,6 @@ def evaluate(
     not to be `checked`: runs were measured whose layouts no rule foresees); a plan that does not fit in memory is an
     answer, not an error (`Breakdown.fits`).
     """
-    expect(workload=workload, cluster=cluster, plan=plan)
     if checked:
         check_plan(plan, workload, cluster)
     prices = as_floats(cluster.prices)

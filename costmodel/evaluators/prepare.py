@@ -5,9 +5,10 @@ import dataclasses
 from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload, embed
 from costmodel.models import in_pieces, run_by
 from costmodel.pytree import as_floats, register_pytrees
-from costmodel.specs import expect
+from costmodel.specs import expecting
 
 
+@expecting(True)
 def prepare(
     workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | None = None
 ) -> tuple[Workload, Cluster, PlanPoint]:
@@ -16,7 +17,6 @@ def prepare(
     Operators and option rows are those that the software of the stack has, layers in the pieces of the plan. Prices
     stay behind: `cost` does not read them, and leaves that are not there cost nothing.
     """
-    expect(workload=workload, cluster=cluster, plan=plan)
     register_pytrees()
     cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
     habits = cluster.stack.habits

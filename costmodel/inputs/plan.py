@@ -5,6 +5,7 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
+from costmodel.calls import strict
 from costmodel.inputs import options
 from costmodel.inputs.schedules import ScheduleRow
 from costmodel.inputs.workload import Position, Workload, are_pieces
@@ -12,6 +13,7 @@ from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics
 
 
+@strict
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
     """A plan that can be launched: integers and names only. `violations.violations` says whether it is legal.

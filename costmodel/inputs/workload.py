@@ -7,6 +7,7 @@ as well be traced scalars, and then everything here is differentiable with respe
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
+from costmodel.calls import strict
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
 
@@ -206,6 +207,7 @@ class Block:
             raise _unknown(f'block "{self.name}"', "position", (self.position,), _POSITIONS)
 
 
+@strict
 @pytree
 class Workload:
     """One training job: the model as blocks, the sequence length and the global batch in sequences."""

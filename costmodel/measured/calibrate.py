@@ -37,6 +37,7 @@ from costmodel.measured.fit import (
 from costmodel.measured.node import OwnConstants
 from costmodel.measured.rows import Case
 from costmodel.shown import Shown
+from costmodel.specs import Check, expecting
 
 LOSS = Loss(scale=0.05, freedom=4.0)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
@@ -61,6 +62,13 @@ class Calibrated(Shown):
     problems: tuple[str, ...]
 
 
+_CASES = Check(
+    "a list of rows, such as read_cases(path) gives",
+    lambda value: isinstance(value, Sequence) and all(isinstance(row, Case) for row in value),
+)
+
+
+@expecting(cases=_CASES)
 def calibrate(
     cases: Sequence[Case], fitted: Fitted | OwnConstants | None = None, kernels: Sequence[Kernel] = ()
 ) -> Calibrated:

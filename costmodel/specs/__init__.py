@@ -6,15 +6,21 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.specs.checks import COUNT as COUNT
+    from costmodel.specs.checks import COUNT_FROM_0 as COUNT_FROM_0
     from costmodel.specs.checks import FLAG as FLAG
     from costmodel.specs.checks import LARGEST_NUMBER as LARGEST_NUMBER
+    from costmodel.specs.checks import LEAF as LEAF
+    from costmodel.specs.checks import LEAVES as LEAVES
+    from costmodel.specs.checks import MAPPING as MAPPING
     from costmodel.specs.checks import POSITIVE as POSITIVE
     from costmodel.specs.checks import PROBABILITY as PROBABILITY
     from costmodel.specs.checks import REQUIRED as REQUIRED
     from costmodel.specs.checks import SHARE as SHARE
     from costmodel.specs.checks import TEXT as TEXT
     from costmodel.specs.checks import Check as Check
+    from costmodel.specs.checks import an as an
     from costmodel.specs.checks import called as called
+    from costmodel.specs.checks import check_fields as check_fields
     from costmodel.specs.checks import convert as convert
     from costmodel.specs.checks import fail as fail
     from costmodel.specs.checks import is_count as is_count
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     from costmodel.specs.files import show as show
     from costmodel.specs.files import why_not as why_not
     from costmodel.specs.files import write_file as write_file
-    from costmodel.specs.given import expect as expect
+    from costmodel.specs.given import expecting as expecting
     from costmodel.specs.loading import cluster_names as cluster_names
     from costmodel.specs.loading import load_cluster as load_cluster
     from costmodel.specs.loading import load_curves as load_curves

@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from costmodel.calls import nearest as nearest
 from costmodel.specs.files import SpecError, plain, show
 from costmodel.specs.units import file_keys
 
@@ -13,7 +14,6 @@ T = TypeVar("T")
 
 LARGEST_COUNT = 10**18
 LARGEST_NUMBER = 1e24
-_SHOWN = 50  # names in one message
 
 
 REQUIRED = object()
@@ -70,13 +70,37 @@ def some_of(allowed: Iterable[str]) -> Check:
     )
 
 
+def _is_leaf(value: Any) -> bool:
+    """A number above 0 of a physical size; or an array's without axes, which may be traced."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return 0 < value <= LARGEST_NUMBER  # pyright: ignore[reportOperatorIssue]
+    return getattr(value, "shape", None) == ()
+
+
+def an(kind: type, example: str) -> Check:
+    """An object of a class; with what makes one."""
+    return Check(f"a {kind.__name__}, such as {example}", lambda value: isinstance(value, kind))
+
+
 COUNT = Check("an integer from 1 to 10**18", is_count, keep=int)
+COUNT_FROM_0 = Check(
+    "an integer >= 0",
+    lambda value: isinstance(value, numbers.Integral) and type(value) is not bool and is_count(int(value) + 1),
+)
+LEAF = Check("a number > 0", _is_leaf)
+"""Check of a number of an object that a program has made."""
+LEAVES = Check(LEAF.words, lambda value: LEAF(value) or bool(getattr(value, "shape", ())))
+"""The same, or an array of them."""
 POSITIVE = Check("a number > 0", lambda value: is_number(value) and value > 0, keep=float)
 NON_NEGATIVE = Check("a number >= 0", lambda value: is_number(value) and value >= 0, keep=float)
 AT_LEAST_ONE = Check("a number >= 1", lambda value: is_number(value) and value >= 1, keep=float)
 SHARE = Check("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1, keep=float)
 POSITIVE_SHARE = Check("a number > 0 and <= 1", lambda value: is_number(value) and 0 < value <= 1, keep=float)
 PROBABILITY = Check("a number > 0 and < 1", lambda value: is_number(value) and 0 < value < 1, keep=float)
+MAPPING = Check(
+    "a mapping of names to values",
+    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+)
 FLAG = Check("true or false", lambda value: isinstance(value, bool))
 TEXT = Check("text on one line", _is_text)
 
@@ -84,6 +108,13 @@ TEXT = Check("text on one line", _is_text)
 def fail(where: str, field: str, value: Any, expected: str) -> NoReturn:
     """Raise the one-line message of a wrong value."""
     raise SpecError(f"{where}: `{field}` is {show(value)}; expected {expected}")
+
+
+def check_fields(where: str, given: Any, checks: Mapping[str, Check]) -> None:
+    """Raise `SpecError` for the first attribute that its check does not accept."""
+    for name, check in checks.items():
+        if not check(value := getattr(given, name)):
+            fail(where, name, value, check.expected)
 
 
 def called(where: str, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
@@ -99,20 +130,6 @@ def either(names: Iterable[str]) -> str:
     """Names in words: `a, b or c`."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """The names most like a mistyped one, in words; all of them where none is, or some where they are many."""
-    import difflib
-
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
-    if not close and len(word) > 2:  # the beginning of a name
-        close = sorted(name for name in known if name.startswith(word.lower()))[:3]
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    some = known if len(known) <= _SHOWN else difflib.get_close_matches(word, known, n=_SHOWN // 3, cutoff=0.0)
-    others = f" or {len(known) - len(some)} others" if len(some) < len(known) else ""
-    return f"expected one of {', '.join(some)}{others}"
 
 
 def convert(table: Mapping[str, Any], checks: Mapping[str, Check], where: str) -> dict[str, Any]:

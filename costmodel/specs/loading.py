@@ -10,10 +10,11 @@ from typing import Any
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, Plan
 from costmodel.pytree import register_pytrees
-from costmodel.specs.checks import COUNT, fail
+from costmodel.specs.checks import COUNT, TEXT, fail
 from costmodel.specs.clusters import cluster_from, stack_fields
 from costmodel.specs.curves import curves_from
 from costmodel.specs.files import SpecError, plain, read_mapping
+from costmodel.specs.given import expecting
 from costmodel.specs.plans import plan_from
 from costmodel.specs.tables import arguments, described, read_tables
 
@@ -25,6 +26,7 @@ def cluster_names() -> tuple[str, ...]:
     return tuple(read_tables("clusters"))
 
 
+@expecting(software=TEXT)
 def load_cluster(name_or_path: str | Path, accelerators: int | None = None, software: str | None = None) -> Cluster:
     """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours.
 
@@ -48,12 +50,14 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None, soft
     )
 
 
+@expecting()
 def load_curves(name_or_path: str | Path = CURVES) -> CurveRange:
     """Prices and powers of hardware that is still to be chosen, by name or from a TOML or JSON file."""
     name, table, where = described("curve", name_or_path)
     return curves_from(table, where, str(name))
 
 
+@expecting()
 def load_plan(path: str | Path) -> Plan:
     """A plan from a TOML or JSON file: its fields, or a whole answer of `equipoise plan --json`."""
     if not isinstance(path, str | Path):

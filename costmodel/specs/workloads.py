@@ -6,6 +6,7 @@ from typing import Any
 from costmodel.inputs import Workload
 from costmodel.pytree import register_pytrees
 from costmodel.specs.checks import COUNT
+from costmodel.specs.given import expecting
 from costmodel.specs.huggingface import KEYS_OF_CONFIGS, from_config
 from costmodel.specs.models import MODELS, registered, workload_from
 from costmodel.specs.tables import arguments, described, read_tables
@@ -18,6 +19,7 @@ def model_names() -> tuple[str, ...]:
     return (*read_tables("models"), *MODELS)
 
 
+@expecting()
 def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: int | None = None) -> Workload:
     """A model by name, from a TOML or JSON file of its dimensions, or from a HuggingFace config.json.
 

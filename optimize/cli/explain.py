@@ -212,10 +212,25 @@ def _on_cluster(inputs: Inputs, other: str) -> Inputs:
     cluster = _failing(with_margin(cluster, inputs.margin), inputs.failures)
     plan, chosen, usual = inputs.plan, "", plan_precision(cluster)
     if inputs.chosen or violations(plan, inputs.workload, cluster):
-        fixed = {**usual, **inputs.fixed}
-        kept = inputs.chosen and _is_legal(fixed, inputs.workload, cluster)
-        plan, chosen = choose_plan(fixed if kept else usual, inputs.workload, cluster)
+        kept = _legal_there(inputs.fixed, usual, inputs.workload, cluster)
+        plan, chosen = choose_plan(usual | kept, inputs.workload, cluster)
+        if dropped := [name for name in inputs.fixed if name not in kept]:
+            told = ", ".join(f"{name}={inputs.fixed[name]}" for name in dropped)
+            chosen += f"; without {told}, which no plan there has beside the rest"
     return dataclasses.replace(inputs, cluster=cluster, cluster_from=other, plan=plan, chosen=chosen)
+
+
+def _legal_there(
+    fixed: Mapping[str, Any], usual: Mapping[str, Any], workload: Workload, cluster: Cluster
+) -> dict[str, Any]:
+    """The fields that were given, without those that no plan there has beside the others, the first ones kept."""
+    if _is_legal({**usual, **fixed}, workload, cluster):
+        return dict(fixed)
+    kept = dict[str, Any]()
+    for name, value in fixed.items():
+        if _is_legal({**usual, **kept, name: value}, workload, cluster):
+            kept[name] = value
+    return kept
 
 
 def _is_legal(fixed: Mapping[str, Any], workload: Workload, cluster: Cluster) -> bool:

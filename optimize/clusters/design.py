@@ -16,25 +16,57 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import expect
+from costmodel.specs import COUNT_FROM_0, LEAF, MAPPING, PROBABILITY, Check, an, expecting, one_of
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, DesignResult, answer_of, continuous_answer, misses
-from optimize.clusters.frontier import FACTORS, frontier, holding, monotone, point_of, runners_up, swept_limit, used_of
+from optimize.clusters.frontier import (
+    FACTORS,
+    SWEPT,
+    frontier,
+    holding,
+    monotone,
+    point_of,
+    runners_up,
+    swept_limit,
+    used_of,
+)
 from optimize.clusters.mixes import MixProgress, search_mix
 from optimize.clusters.notes import missed, notes, nothing, told_counts
 from optimize.clusters.progress import TOLERANCE, Progress
 from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
-from optimize.question import Job, Limits, Objective, Problem, design_problem, failing
+from optimize.question import LIMITED, Job, Limits, Objective, Problem, design_problem, failing
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
 LEAST_S = 0.5  # of each, however little time there is
 Told = Callable[[str], None]
+_CHECKS = {
+    "jobs": Check(
+        'a list of one or more Jobs, such as [Job(workload=load_workload("llama3-8b"), tokens=1e12)]',
+        lambda value: isinstance(value, Sequence) and len(value) > 0 and all(isinstance(job, Job) for job in value),
+    ),
+    "limits": dataclasses.replace(
+        an(Limits, "Limits(budget_usd=1e6)"),
+        accepts=lambda value: (
+            isinstance(value, Limits) and all((own := getattr(value, name)) is None or LEAF(own) for name in LIMITED)
+        ),
+    ),
+    "curves": an(CurveRange, "load_curves()"),
+    "objective": an(Objective, "Objective.time"),
+    "failures": one_of(("none", "low", "base", "high")),
+    "margin": PROBABILITY,
+    "seed": COUNT_FROM_0,
+    "sweep": dataclasses.replace(one_of(("", *SWEPT)), words=f"one of {', '.join(SWEPT)}, or empty", optional=True),
+    "work": Check("a number > 0", lambda value: LEAF(value) or type(value) is float and value == math.inf),
+    **dict.fromkeys(("fixed", "bounds"), MAPPING),
+    **dict.fromkeys(("seconds", "repair_s", "tolerance"), LEAF),
+}
 
 
+@expecting(**_CHECKS)
 def design(
     jobs: Sequence[Job],
     limits: Limits,
@@ -65,7 +97,6 @@ def design(
     (`targets.joint`). What ends by `tolerance` (a gap) or after `work` evaluations (of each search and of each point of
     the frontier, which an empty `sweep` leaves out) is the same on every machine; what `seconds` ends is told.
     """
-    expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
     jobs, limits = _with_only_deadline(jobs, limits)
     wanted: dict[str, Any] = {"jobs": tuple(jobs), "limits": limits, "objective": objective, "fixed": fixed or {}}

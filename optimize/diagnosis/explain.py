@@ -10,7 +10,7 @@ from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
 from costmodel.inputs import Cluster, Plan, Stack, Workload, active_parameters, parameters
 from costmodel.measured import fits_probability, posterior, step_log_sd
-from costmodel.specs import expect
+from costmodel.specs import expecting
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
 from optimize.diagnosis.operators import RoofedOperator, operators
@@ -95,9 +95,9 @@ def step_interval_s(workload: Workload, cluster: Cluster, plan: Plan, step_s: fl
     return step_s / spread, step_s * spread
 
 
+@expecting()
 def explain(workload: Workload, cluster: Cluster, plan: Plan) -> Explanation:
     """Evaluate a plan and everything that explains its cost."""
-    expect(workload=workload, cluster=cluster, plan=plan)
     return explain_inputs(Inputs(workload=workload, cluster=cluster, plan=plan))
 
 

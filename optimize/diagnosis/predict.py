@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from costmodel import Shown
+from costmodel.inputs import Stack
 from costmodel.measured import (
     OPEN_LAYOUT,
     Case,
@@ -24,7 +25,7 @@ from costmodel.measured import (
     read_cases,
     settle,
 )
-from costmodel.specs import as_table
+from costmodel.specs import Check, as_table, expecting
 from optimize.status import Status
 
 ID = "id"
@@ -72,6 +73,21 @@ def prediction_table(predictions: Sequence[Prediction]) -> bytes:
     return as_table((ID, *HEADER), ((prediction.name or "", *prediction.cells()) for prediction in predictions))
 
 
+_STACK = {field.name for field in dataclasses.fields(Stack)}
+_ROWS = Check(
+    "the path of a CSV file, or a list of its rows",
+    lambda value: (
+        isinstance(value, str | Path)
+        or (isinstance(value, Sequence) and all(isinstance(row, Case | Unreadable) for row in value))
+    ),
+)
+_OWN_STACK = Check(
+    "a mapping of fields of a Stack to numbers, such as {'matmul_ceiling': 0.8}",
+    lambda value: isinstance(value, Mapping) and _STACK.issuperset(value) and all(own == own for own in value.values()),
+)
+
+
+@expecting(rows=_ROWS, stack=_OWN_STACK)
 def predict(
     rows: Sequence[Case | Unreadable] | str | Path,
     stack: Mapping[str, Any] | None = None,

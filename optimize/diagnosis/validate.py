@@ -13,7 +13,7 @@ from costmodel.evaluators import memory_by_stage, prepare
 from costmodel.formulas import Breakdown, StageMemory, breakdown, limit_bytes, parts, peak
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import fits_probability
-from costmodel.specs import violations
+from costmodel.specs import expecting, violations
 from optimize.diagnosis.played import PipelineCheck, check_pipeline
 
 WORTH_SAYING = 0.01  # of the pipeline's passes: a larger difference to the closed form gets a message
@@ -73,6 +73,7 @@ class Validation:
         }
 
 
+@expecting()
 def validate(workload: Workload, cluster: Cluster, plan: Plan) -> Validation:
     """Check one plan. Nothing is raised for a bad one: what is wrong is in the answer."""
     broken, allowed_bytes = violations(plan, workload, cluster), float(limit_bytes(cluster))

@@ -28,6 +28,11 @@ _MORE_MEMORY: tuple[dict[str, Any], ...] = (
     {"zero_stage": 3},
     {"zero_stage": 3, "recompute": "full"},
 )
+_OFFLOADS: tuple[dict[str, Any], ...] = (
+    {"offload_optimizer": 1.0},
+    {"offload_optimizer": 1.0, "offload_gradients": 1.0},
+    {"offload_optimizer": 1.0, "offload_gradients": 1.0, "offload_weights": 1.0},
+)
 
 
 def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> tuple[Plan, str]:
@@ -35,7 +40,8 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
 
     There is one for each tensor degree, with the microbatch that is fastest of those that fit. Fields in `given` stay
     as they are. Where nothing fits otherwise, what saves memory is taken too (`_MORE_MEMORY`), then whatever needs
-    least. Raises `CommandError`: bad input where no candidate is legal, infeasible where nothing fits.
+    least, then a second memory, as far as there is one (`_OFFLOADS`). Raises `CommandError`: bad input where no
+    candidate is legal, infeasible where nothing fits.
     """
     plans, tightest, illegal = _that_fit(given, workload, cluster)
     if plans:
@@ -44,7 +50,14 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
         raise _nothing_legal(given, workload, cluster, illegal)
     needed, leanest = _leanest(given, workload, cluster)
     if needed > 1:
-        raise CommandError(Status.infeasible, _nothing_fits(given, workload, cluster, leanest or tightest[0], needed))
+        plans = _in_second_memory(given, workload, cluster)
+        if not plans:
+            raise CommandError(
+                Status.infeasible, _nothing_fits(given, workload, cluster, leanest or tightest[0], needed)
+            )
+        plan = _fastest(plans, given, workload, cluster)
+        lies = {name: value for name in _OFFLOADS[-1] if (value := getattr(plan, name)) and name not in given}
+        return plan, f"{_reason(given, workload)}, with {_flags(lies)}: nothing fits without"
     for change in _MORE_MEMORY:
         if not change.keys() & given.keys():
             plans, _, _ = _that_fit({**given, **change}, workload, cluster)
@@ -53,6 +66,17 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
             return plan, f"{_reason(given, workload)}, with {_flags(change)}: nothing fits without"
     assert leanest is not None
     return leanest, "a plan that needs least memory: no usual one fits"
+
+
+def _in_second_memory(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> list[Plan]:
+    """Plans that fit with what of the weights, gradients and states lies in the accelerator's second memory."""
+    if not cluster.accelerator.second_memory_bytes or _OFFLOADS[-1].keys() & given.keys():
+        return []
+    if _leanest({**given, **_OFFLOADS[-1]}, workload, cluster)[0] > 1:
+        return []
+    changes = ({**moved, **change} for moved in _OFFLOADS for change in ({}, *_MORE_MEMORY))
+    asked = ({**given, **change} for change in changes if not change.keys() & given.keys())
+    return [plan for fields in asked for plan in _that_fit(fields, workload, cluster)[0]]
 
 
 _Illegal = tuple[Plan, tuple[str, ...]] | None
@@ -183,13 +207,13 @@ def _cost(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[float, floa
 def _reason(given: Mapping[str, Any], workload: Workload) -> str:
     experts = any(is_expert(op) for block in workload.blocks for op in block.ops)
     searched = ("tensor", "pipeline", "expert") if experts else ("tensor", "pipeline")
-    free = [name for name in searched if name not in given]
-    least = f"the least {', then '.join(name for name in free if name != 'tensor')} degree that fits in memory"
-    if "tensor" in free:
-        least = (
-            f"the fastest of all tensor degrees, each with {least}" if len(free) > 1 else "the fastest tensor degree"
-        )
-    return least if "microbatch" in given else f"{least}, and its fastest microbatch"
+    free = [name for name in searched if name not in given and name != "tensor"]
+    told = [f"the least {', then '.join(free)} degree that fits in memory"] if free else []
+    if "tensor" not in given:
+        told = [f"the fastest of all tensor degrees, each with {told[0]}" if told else "the fastest tensor degree"]
+    if "microbatch" not in given:
+        told.append("its fastest microbatch")
+    return ", and ".join(told) or "as it is given"
 
 
 def _no_product(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> str:

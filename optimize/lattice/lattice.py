@@ -27,7 +27,7 @@ from optimize.lattice.axis import DEGREES, Axis, distinct, even_layers, recomput
 
 CHUNK = 65_536
 LEFT_OUT = (
-    "layers that do not divide given to other stages than late middle ones",  # `axis.even_layers`
+    "other stages with a layer more than late middle ones, where the layers do not divide",  # `axis.even_layers`
     "virtual stages that do not divide the layers of the fullest stage",  # where the closed form is up to 18 % too fast
     "recompute of other shares of the layers than quarters, as far as those are whole layers; with single modules or "
     "offload, of other than all",

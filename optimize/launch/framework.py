@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from costmodel.inputs import Cluster, Kind, Module, Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Kind, Module, Op, Plan, Workload, is_expert
 from costmodel.specs import SpecError, show
 from optimize.launch.dimensions import Dimensions
 
@@ -265,22 +265,26 @@ def machine_of(cluster: Cluster) -> str:
 
 def has_experts(workload: Workload) -> bool:
     """Whether any layer chooses among experts."""
-    return any(is_expert(op) for block in workload.blocks for op in block.ops)
+    return any(map(is_expert, _operators(workload)))
 
 
 def has_sinks(workload: Workload) -> bool:
     """Whether heads have a score beside those of their keys (gpt-oss)."""
-    return any(op.kind == Kind.ATTENTION and op.parameters for block in workload.blocks for op in block.ops)
+    return any(op.kind == Kind.ATTENTION and op.parameters for op in _operators(workload))
 
 
 def has_expert_biases(workload: Workload) -> bool:
     """Whether products of experts have biases."""
-    return any(is_expert(op) and op.parameters for block in workload.blocks for op in block.ops)
+    return any(is_expert(op) and op.parameters for op in _operators(workload))
 
 
 def has_latents(workload: Workload) -> bool:
     """Whether heads come out of low-rank projections (DeepSeek)."""
-    return any(op.module == Module.LATENT for block in workload.blocks for op in block.ops)
+    return any(op.module == Module.LATENT for op in _operators(workload))
+
+
+def _operators(workload: Workload) -> Iterator[Op]:
+    return (op for block in workload.blocks for op in block.ops)
 
 
 def canonical(plan: Plan) -> Plan:

@@ -76,7 +76,18 @@ def outside(framework: Framework, plan: Plan, workload: Workload, cluster: Clust
     job, told = _job(canonical(plan), workload, cluster), tuple(framework.elsewhere(plan))
     if framework.settings(job) != framework.settings(dataclasses.replace(job, model=None)):
         return (*told, _OF_THE_MODEL)
+    if job.model is None:
+        return (*told, _none_of_theirs(workload))
     return told if any("model" in words for words in told) else (*told, "the model, which these options do not say")
+
+
+def of_the_model(workload: Workload) -> tuple[str, ...]:
+    """What no launch file can say of a model that is none of those which frameworks' options describe."""
+    return () if dimensions_of(workload) is not None else (_none_of_theirs(workload),)
+
+
+def _none_of_theirs(workload: Workload) -> str:
+    return f"the model: of {workload.name} it says only how it is divided; its code must be there, and allow that"
 
 
 def _job(plan: Plan, workload: Workload, cluster: Cluster) -> Job:

@@ -11,6 +11,7 @@ import numpy as np
 from costmodel import Shown
 from costmodel.graph import MODES, play
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.specs import COUNT, COUNT_FROM_0, FLAG, LEAF, Check, expecting
 from optimize.layers.descent import EVALUATIONS, Relaxed, descend
 from optimize.layers.exact import Segments, segments, solve
 from optimize.layers.one_f_one_b import played_s
@@ -19,6 +20,16 @@ from optimize.layers.tables import chains_s
 from optimize.status import Status
 from optimize.versions import versions
 
+_CHECKS = {
+    "modes": Check(
+        f"a tuple of one or more of {', '.join(MODES)}",
+        lambda value: isinstance(value, tuple) and value != () and all(mode in MODES for mode in value),
+    ),
+    "microbatch": COUNT,
+    "seed": COUNT_FROM_0,
+    "seconds": LEAF,
+    "descent": FLAG,
+}
 TRIED = 32  # splits of each microbatch that are played out and repaired
 ROUNDS = 20  # of repair
 PLAYED = 4  # neighbours of each round
@@ -65,6 +76,7 @@ class _Best:
     evaluations: int = 0
 
 
+@expecting(**_CHECKS)
 def find_layers(
     workload: Workload,
     cluster: Cluster,

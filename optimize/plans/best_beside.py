@@ -1,8 +1,7 @@
 """The best plan with an option that lattices leave alone: modules computed again, a second memory (`beside`).
 
 Each saves memory for time: it is only looked for among families that are faster with nothing recomputed. Those of all
-lattices are taken in the order of that time, which bounds them, until it is no better than what is
-found.
+lattices are taken in the order of that time, which bounds them, until it is no better than what is found.
 """
 
 import dataclasses
@@ -15,7 +14,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import expect
+from costmodel.specs import COUNT, FLAG, LEAF, MAPPING, PROBABILITY, Check, expecting
 from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
 from optimize.plans import exhaustive
@@ -29,6 +28,14 @@ from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
+_CHECKS = {
+    "objective": Check("a name or a function", lambda value: isinstance(value, str) or callable(value)),
+    "fixed": MAPPING,
+    "tokens": LEAF,
+    "top": COUNT,
+    "margin": PROBABILITY,
+    "unrestricted": FLAG,
+}
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
 _MOST_OPEN = 262_144  # families that are opened at once where nothing is known to fit
 
@@ -73,6 +80,8 @@ def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tu
 def _best_of_lattice(
     whole: Lattice, groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
 ) -> Found | None:
+    """The same of one lattice. Where nothing is known to fit, first some plan that does, of a few rows at a time: its
+    value is what bounds are compared with."""
     best, rows = None, ordered(whole)
     if groups and reached == math.inf:
         short = _short(rows, groups, math.inf)
@@ -265,6 +274,7 @@ def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None
     return next((name for name in names if told_by(name, of)(plan)), None)
 
 
+@expecting(**_CHECKS)
 def find_plan(
     workload: Workload,
     cluster: Cluster,
@@ -286,7 +296,6 @@ def find_plan(
     (a set among its values: any of its members); with `unrestricted` the answer says what they cost. Raises
     `CommandError` where no plan is legal (bad input), or none fits (infeasible).
     """
-    expect(workload=workload, cluster=cluster)
     job, given = (workload, cluster), dict(fixed or {})
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "search": search, "margin": margin}
     if not isinstance(objective, str):

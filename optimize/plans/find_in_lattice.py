@@ -12,7 +12,7 @@ from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import SpecError, expect, nearest
+from costmodel.specs import SpecError, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
@@ -21,7 +21,7 @@ from optimize.plans.best import Best, Entry, cell_degrees, cells_of
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import Search, narrowed, search_tellable
-from optimize.plans.result import PlanResult, Ranked, compared, merged
+from optimize.plans.result import PlanResult, Ranked, compared, incomplete, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage, runner_ups
 from optimize.status import CommandError, Status, unless_refused
@@ -54,7 +54,6 @@ def find_in_lattice(
     `among` is the lattice of these plans in the order of bounds, where somebody has made it; what would not be told
     beside `earlier` answers (`merged`) is left out.
     """
-    expect(workload=workload, cluster=cluster)
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
     asked = plan_precision(cluster) | dict(fixed or {})
     whole = among if among is not None and len(among) > ENUMERATED else lattice(workload, cluster, asked)
@@ -148,10 +147,18 @@ def find_plan_for(
     if not results:
         message = f"no plan that keeps what is fixed{_excluded(framework, given)}" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
-    result, every = _reasoned(merged(results, top)), None
-    if better is None and result.status is Status.ok:
-        every = find_in_lattice(workload, cluster, fixed=given, top=1, search=search, **options)
-        every = None if every.status is Status.incomplete else every
+    result = _reasoned(merged(results, top))
+    if better is not None or result.status is not Status.ok:
+        return result, None
+    return _beside_all(result, lambda: find_in_lattice(workload, cluster, fixed=given, top=1, search=search, **options))
+
+
+def _beside_all(result: PlanResult, ask: Callable[[], PlanResult]) -> tuple[PlanResult, PlanResult | None]:
+    """An answer beside that for all plans; alone, where the user interrupts that."""
+    heard = list[bool]()
+    every = or_else(ask, None, heard)
+    if every is None or every.status is Status.incomplete:
+        return (incomplete(result) if heard else result), None
     return result, every
 
 

@@ -15,6 +15,7 @@ from costmodel import Exact, Scalar, as_floats
 from costmodel.evaluators import prepare
 from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, step, timed
 from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
+from costmodel.specs import called
 from optimize.lattice import Chunk, Lattice
 from optimize.question import Job, Objective, second_of
 from optimize.status import CommandError, Status
@@ -80,8 +81,9 @@ class PlanValue:
         workload = as_floats(chunk.lattice.workload)
         cluster = as_floats(dataclasses.replace(chunk.lattice.cluster, prices=None))
         points = chunk.lattice.points(chunk.indices, np.float64)
-        values = function(breakdown(workload, cluster, points, parts(workload, cluster, points, _EXACT), _EXACT))
-        return np.broadcast_to(np.asarray(values, float), len(chunk))
+        found = breakdown(workload, cluster, points, parts(workload, cluster, points, _EXACT), _EXACT)
+        values = called("objective", lambda: np.asarray(function(found), float))
+        return np.broadcast_to(values, len(chunk))
 
     @property
     def maximised(self) -> bool:

@@ -12,7 +12,8 @@ not log-convex, and a site is built for more. A limit of CO2 is one of $T P g$, 
 import dataclasses
 import enum
 
-from costmodel import Scalar
+from costmodel import Scalar, strict
+from costmodel.specs import FLAG, LEAVES, check_fields
 
 SECONDS_A_DAY = 86_400.0
 
@@ -64,9 +65,14 @@ RENTALS = {"reserved": "low", "on_demand": "high"}
 """Ends of the range of each rental price: reserved for a year or more (or spot), and by the hour."""
 
 
+LIMITED = ("budget_usd", "power_w", "accelerators", "deadline_s", "carbon_g")
+_OF_LIMITS = dict.fromkeys(LIMITED, dataclasses.replace(LEAVES, optional=True)) | {"rent": FLAG}
+
+
+@strict
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the cluster may cost, draw and hold. None: not limited."""
+    """What the cluster may cost, draw and hold. None: not limited. Points of a frontier are arrays of limits."""
 
     budget_usd: float | None = None
     rent: bool = False  # the budget is spent while training; else it is the purchase
@@ -75,3 +81,7 @@ class Limits:
     accelerators: int | None = None
     deadline_s: float | None = None  # for all jobs together
     carbon_g: float | None = None  # of CO2, of the electricity to train all jobs
+
+    def __post_init__(self) -> None:
+        """Raise `SpecError` for a value that no limit has."""
+        check_fields("Limits", self, _OF_LIMITS)

@@ -9,12 +9,17 @@ import functools
 import math
 from collections.abc import Mapping
 
-from costmodel import Scalar, as_floats
+from costmodel import Scalar, as_floats, strict
 from costmodel.formulas import STATE_BYTES, Hardware, elapsed, rates
 from costmodel.inputs import Cluster, PlanPoint, PriceRange, Workload, model_flop, parameters
+from costmodel.specs import LEAVES, an, check_fields
 from optimize.question.objective import Limits, Objective
 
+_OF_JOB = {"workload": an(Workload, 'load_workload("llama3-8b")'), "tokens": LEAVES, "weight": LEAVES}
+_OF_JOB |= {"deadline_s": dataclasses.replace(LEAVES, optional=True)}
 
+
+@strict
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
     """One model to train. With several on one cluster, they run one after the other."""
@@ -23,6 +28,10 @@ class Job:
     tokens: float
     weight: float = 1.0  # of its seconds (dollars, joules) in the sum over jobs
     deadline_s: float | None = None  # for this job alone
+
+    def __post_init__(self) -> None:
+        """Raise `SpecError` for a value that no job has."""
+        check_fields("Job", self, _OF_JOB)
 
     @property
     def steps(self) -> float:

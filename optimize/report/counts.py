@@ -5,7 +5,7 @@ from typing import Any
 
 from costmodel.inputs import Plan
 from optimize import units
-from optimize.launch import FRAMEWORKS
+from optimize.launch import FRAMEWORKS, of_the_model
 from optimize.plans import PlanInputs, PlanResult, launchers, names_on, refusals
 from optimize.report.screen import new_console, new_table, say
 
@@ -63,11 +63,18 @@ def show_launchers(inputs: PlanInputs, result: PlanResult, each: Mapping[str, tu
         say(console, "  the best plan: no framework has all of its abilities together")
         for name, why in refusals(result.plan, inputs.workload, inputs.cluster).items():
             say(console, f"  {FRAMEWORKS[name].title}: {why}")
+    for words in of_the_model(inputs.workload):
+        say(console, f"  not in a launch file: {words}")
     least = min((value for value, _ in each.values()), default=0.0)
-    for name, (value, plan) in sorted(each.items(), key=lambda item: item[1][0]):
-        if name not in names:
-            behind = units.percent(value / least - 1)
-            say(console, f"  {FRAMEWORKS[name].title}: at most {behind} behind with {units.shorten_runs(str(plan))}")
+    if others := [name for name in each if name not in names]:
+        listed = [launchers(ranked.plan, inputs.workload, inputs.cluster) for ranked in result.plans]
+        every = [name for name in names if all(name in own for own in listed)]
+        of = f"what {_titles(every)} can launch" if every else "what one framework can launch"
+        say(console, f"  the plans listed are {of}; the best of the others, which may be between them:")
+    for name in sorted(others, key=lambda name: each[name][0]):
+        value, plan = each[name]
+        behind = units.percent(value / least - 1)
+        say(console, f"  {FRAMEWORKS[name].title}: at most {behind} behind with {units.shorten_runs(str(plan))}")
     here = names_on(inputs.cluster)
     if each and (lacking := [name for name in here if name not in each]):
         say(console, f"  {_titles(lacking)}: none of their plans is legal here and fits")

@@ -104,7 +104,7 @@ def _limits(inputs: DesignInputs) -> str:
     rent = "rent while training" + {"low": ", reserved", "high": ", on demand"}.get(limits.rental, "")
     if limits.budget_usd is not None:
         kind = rent if limits.rent else "capital"
-        parts.append(f"{units.significant(limits.budget_usd / 1e6)} M USD ({kind})")
+        parts.append(f"{units.dollars(limits.budget_usd)} ({kind})")
     if limits.power_w is not None:
         parts.append(f"{units.rate(limits.power_w, 'W')} at the meter")
     if limits.accelerators is not None:
@@ -136,8 +136,8 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     row("scale-up, domain", lambda a: f"{units.rate(a.hardware['scale_up_bytes_per_s'], 'B/s')} among {a.domain}")
     row("scale-out", lambda a: units.rate(a.hardware["scale_out_bytes_per_s"], "B/s"))
     if rented:
-        row("rent, USD", lambda a: f"{a.quantities.usd_per_s * a.quantities.train_s:,.0f}")
-    row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
+        row("rent", lambda a: units.dollars(a.quantities.usd_per_s * a.quantities.train_s))
+    row("purchase", lambda a: units.dollars(a.quantities.capital_usd))
     row("power at the meter, as limited", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
     row("power at the meter, this plan", lambda a: units.rate(a.quantities.meter_w, "W"))
     row("CO2 of the electricity, t", lambda a: units.significant(a.quantities.carbon_g / 1e6))

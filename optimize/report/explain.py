@@ -92,7 +92,8 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
         say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
     each = units.significant(breakdown.tokens_per_s / cluster.accelerators)
     hfu = f"   HFU {units.percent(breakdown.hfu)}" if breakdown.hfu > breakdown.mfu else ""
-    console.print(
+    say(
+        console,
         f"step {units.scaled(breakdown.step_s, units.SECONDS, 4)}   "
         f"{units.significant(breakdown.tokens_per_s)} tokens/s "
         f"({each} per accelerator)   MFU {units.percent(breakdown.mfu)}{hfu}",

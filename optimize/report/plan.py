@@ -36,7 +36,8 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     workload, cluster, best = inputs.workload, inputs.cluster, result.plans[0]
     console.print(job_words(workload), style="bold")
     say(console, f"on {cluster.accelerators:,} {cluster.name}, {software_line(cluster)}")
-    say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} plans evaluated, {result.fitting:,} fit")
+    of = f" of {result.plans_in_lattice:,}" if result.evaluations <= result.plans_in_lattice else ""
+    say(console, f"{result.evaluations:,}{of} plans evaluated, {result.fitting:,} fit")
     console.print()
     console.print(_table(result, console.width))
     mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
@@ -59,14 +60,14 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
         say(console, f"note: {message}")
     if result.runner_ups:
         console.print()
-        console.print("the best plans of other shapes, and what would make each of them win", style="bold")
+        console.print("the best plans found of other shapes, and what would make each of them win", style="bold")
     for each in result.runner_ups:
-        wins = "no one change of the machine up to 4 times either way"
+        wins = "no rate of the machine makes it win alone, up to 4 times more or less"
         if each.wins_with is not None:
             parameter, factor = each.wins_with
-            wins = f"{factor:.2f} times the {parameter.words}"
+            wins = f"wins with {factor:.2f} times the {parameter.words}"
         plan = units.shorten_runs(str(each.plan))
-        say(console, f"  {units.percent(each.behind)} behind: {plan}; wins with {wins}")
+        say(console, f"  {units.percent(each.behind)} behind: {plan}; {wins}")
     _show_elasticities(result, console)
 
 

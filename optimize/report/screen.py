@@ -97,5 +97,7 @@ def domain_words(cluster: Cluster, plan: Plan) -> str:
     if plan.domain is None or count <= plan.domain or plan.domain >= int(inner.size):
         return ""
     domains, size = count // plan.domain, int(inner.size)
-    idle = domains * size - count
-    return f"{plan.domain} used of every {inner.name} domain of {size}: {domains:,} domains, {idle:,} more stand idle"
+    idle, least = domains * size - count, -(-count // size)
+    fewer = f"; --fix domain={size} keeps to {least:,} of them" if least * size == count else ""
+    told = f"{plan.domain} used of every {inner.name} domain of {size}: {domains:,} domains"
+    return f"{told}, {idle:,} more stand idle{fewer}"

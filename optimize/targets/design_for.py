@@ -203,7 +203,7 @@ def design_for(
     elif len(pairs) > 1:
         progress("shapes and batches")
         job, table = choose(pairs, ask, RENTED_SHARE * seconds, seed)
-    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "known": known, **fails}
+    rest = {"seconds": max(1e-3, seconds - (time.monotonic() - start)), "seed": seed, "known": known, **fails}
     result = design((job,), limits, template=template, progress=progress, **rest, **asked)
     answer = result.continuous or result.catalogue
     assert answer is not None  # else `design` raised

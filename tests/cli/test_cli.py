@@ -194,7 +194,7 @@ def test_nothing_fits(capsys):
     told = refusal(capsys, "explain", "--model", "llama3-405b", "--cluster", "h100", "--accelerators", "8", status=3)
     assert "does not fit on 8 h100" in told
     assert "it fits with --accelerators 128 --recompute full" in told
-    status, out, _ = ask(capsys, "explain", "--model=llama3-8b", "--cluster=h100", "--accelerators=1", "--json")
+    status, out, _ = ask(capsys, "explain", "--model=llama3-70b", "--cluster=h100", "--accelerators=1", "--json")
     assert status == 3
     assert json.loads(out)["status"] == "infeasible"
 

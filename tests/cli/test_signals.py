@@ -43,7 +43,7 @@ def commands(folder: Path) -> dict[str, list[list[str]]]:
     little = ["--model", "model.toml", "--tokens", "1e9", "--budget-usd", "3e5", "--accelerators", "16", *FEW]
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    shared = ["plan", *job, "--fix", "schedule=gpipe", "--processes", "2", "--coordinator", address, "--wait", "60"]
+    shared = ["plan", *job, "--fix", "schedule=gpipe", "--processes", "2", "--coordinator", address, "--wait", "20"]
     told: dict[str, list[list[str]]] = {
         "explain": [["explain", *job, "--out", "out"]],
         "plan": [["plan", *job, "--out", "out"]],

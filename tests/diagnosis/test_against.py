@@ -72,6 +72,20 @@ def test_a_cluster_on_which_the_plan_is_illegal_gets_its_own(capsys):
     assert (told["plan"]["precision"], told["against"]["answer"]["plan"]["precision"]) == ("bf16", "fp16")
 
 
+def test_what_is_illegal_there_is_left_out_and_said(capsys):
+    """Alone: what else was given stays."""
+    given = ("--tensor", "2", "--zero-stage", "2", "--precision", "fp8_tensor")
+    told = answer(capsys, *EXPLAIN, *given, "--against", "a100-80gb")
+    other = told["against"]["answer"]
+    assert [other["plan"][name] for name in ("tensor", "zero_stage", "precision")] == [2, 2, "bf16"]
+    assert "without precision=fp8_tensor, which no plan there has" in other["inputs"]["plan_chosen"]
+    both = ("--cluster", "gb200-nvl72", "--tensor", "4", "--pipeline", "2", "--data", "8", "--domain", "64")
+    told = answer(capsys, "explain", "--model", "llama3-8b", *both, "--recompute", "full", "--against", "h100")
+    other = told["against"]["answer"]
+    assert [other["plan"][name] for name in ("tensor", "pipeline", "data", "recompute")] == [4, 2, 8, "full"]
+    assert "without domain=64" in other["inputs"]["plan_chosen"]
+
+
 def test_another_plan(capsys, plan_file):
     told = answer(capsys, *EXPLAIN, "--tensor", "1", "--pipeline", "2", "--against", str(plan_file))
     check_differences(told)

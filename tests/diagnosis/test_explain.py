@@ -17,6 +17,7 @@ from optimize.diagnosis.explain import explain_inputs, explanation_json, limitin
 from optimize.diagnosis.operators import operators
 from optimize.lattice.default_plan import choose_plan
 from optimize.lattice.enumeration import lattice
+from optimize.plans import find_in_lattice
 from optimize.status import CommandError, Status
 from tests.support.builders import cluster, small_decoder
 
@@ -280,8 +281,18 @@ def test_degrees_that_do_not_make_up_the_cluster_say_what_is_left(given, told):
     assert told in caught.value.message
 
 
-def test_nothing_fits_says_what_would():
+def test_a_second_memory_is_used_before_it_is_said_that_nothing_fits():
     workload, machine = load_workload("llama3-70b"), load_cluster("h100", 8)
+    plan, reason = choose_plan({}, workload, machine)
+    assert not violations(plan, workload, machine)
+    assert evaluate(workload, machine, plan).fits
+    assert reason.endswith("with --offload-optimizer 1.0 --offload-gradients 1.0: nothing fits without")
+    found = find_in_lattice(workload, machine, fixed={"offload_optimizer": 1.0, "offload_gradients": 1.0}, margin=0.5)
+    assert float(evaluate(workload, machine, plan).step_s) < 1.15 * found.value  # which also divides sequences
+
+
+def test_nothing_fits_says_what_would():
+    workload, machine = load_workload("llama3-405b"), load_cluster("h100", 8)
     with pytest.raises(CommandError) as caught:
         choose_plan({}, workload, machine)
     assert caught.value.status is Status.infeasible
@@ -296,7 +307,7 @@ def test_nothing_fits_says_what_would():
 def evaluate_with(flags: dict[str, str]) -> bool:
     count = int(flags.pop("accelerators"))
     fields = {name: int(value) if value.isdigit() else value for name, value in flags.items()}
-    return explain_inputs(resolve({"model": "llama3-70b", "cluster": "h100", "accelerators": count, **fields})).fits
+    return explain_inputs(resolve({"model": "llama3-405b", "cluster": "h100", "accelerators": count, **fields})).fits
 
 
 def test_no_legal_plan_is_bad_input():

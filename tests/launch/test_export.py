@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import costmodel
 from costmodel.inputs import Position, options
 from costmodel.inputs.plan import Plan
 from optimize.launch.framework import Framework
@@ -17,6 +18,8 @@ from optimize.launch.frameworks import (
     framework_at,
     has_experts,
     launch,
+    of_the_model,
+    outside,
     read,
 )
 from tests.support.builders import cluster, small_decoder, small_moe
@@ -99,3 +102,14 @@ def test_plans_that_can_be_told_read_back_as_they_were(name, version, experts):
 
     check()
     assert len(told) >= 10
+
+
+@pytest.mark.parametrize(("name", "is_described"), [("llama3-8b", True), ("swin-c256", False), ("dlrm-criteo", False)])
+def test_of_a_model_that_no_options_describe_that_is_said(name, is_described):
+    """A framework can be told the plan; that it has such a model is not known."""
+    workload, machine = costmodel.load_workload(name), cluster(8)
+    told = f"the model: of {name} it says only how it is divided; its code must be there, and allow that"
+    assert of_the_model(workload) == (() if is_described else (told,))
+    for title in ("megatron", "torchtitan"):
+        outside_it = outside(FRAMEWORKS[title], Plan(data=8), workload, machine)
+        assert (told in outside_it) is not is_described

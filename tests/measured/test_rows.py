@@ -136,6 +136,8 @@ def test_the_median_layout_of_three():
     assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 4.0) == 1
     assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 1.5) == 2  # alone fits
     assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 0.5) == 2  # nothing fits: least memory
+    assert _median_layout(np.array([1.0, np.nan, np.inf]), np.array([3.0, 2.0, 1.0]), 4.0) == 0
+    assert _median_layout(np.full(3, np.nan), np.full(3, np.inf), 4.0) == 0  # sizes that no model has
     assert _median_layout(np.array([1.0, 9.0, 9.0]), np.array([3.0, 2.0, 1.0]), 4.0) == 0  # nobody runs the others
 
 

@@ -82,8 +82,12 @@ def _with_likely_layouts(cases: Sequence[Case]) -> list[Case]:
 
 
 def _median_layout(step_s: np.ndarray, peak_bytes: np.ndarray, limit_bytes: float) -> int:
-    """The place of the layout; where none fits, among those that need the least memory."""
-    possible = np.flatnonzero(peak_bytes <= max(limit_bytes, float(peak_bytes.min())))
+    """The place of the layout; where none fits, among those that need the least memory; the first where sizes are
+    beyond what numbers hold."""
+    known = np.isfinite(step_s) & np.isfinite(peak_bytes)
+    if not known.any():
+        return 0
+    possible = np.flatnonzero(known & (peak_bytes <= max(limit_bytes, float(peak_bytes[known].min()))))
     logs = np.log([step_s[possible], peak_bytes[possible]])
     weights = np.exp((logs[0].min() - logs[0]) / _TRIED)
     beyond = logs - np.array([[_weighted_median(of_kind, weights)] for of_kind in logs])

@@ -10,21 +10,18 @@ from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, 
 
 def read_mixtral(values: Values, job: Job) -> Workload:
     """Mixtral: a decoder whose feed-forwards are experts in every layer."""
-    check_heads(values, job.where)
     return _routed(
         values,
         job,
         experts=values["num_local_experts"],
         expert_ffn=values["intermediate_size"],
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         **windowed(values, job.tokens(), job.where),
     )
 
 
 def read_qwen3_moe(values: Values, job: Job, **style: Any) -> Workload:
     """Dense layers are counted where they come first."""
-    check_heads(values, job.where)
     dense = values["mlp_only_layers"]
     if sorted(dense) != list(range(len(dense))) or len(dense) >= values["num_hidden_layers"]:
         fail(job.where, "mlp_only_layers", list(dense), "an empty list, or the first layers in order")
@@ -35,8 +32,7 @@ def read_qwen3_moe(values: Values, job: Job, **style: Any) -> Workload:
         expert_ffn=values["moe_intermediate_size"],
         ffn=values["intermediate_size"],
         dense_layers=len(dense),
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         **({"query_key_norm": True} | style),
         **windowed(values, job.tokens(), job.where),
     )
@@ -53,14 +49,12 @@ def read_minimax_m2(values: Values, job: Job) -> Workload:
 
 
 def _with_whole_norms(values: Values, job: Job, experts: int) -> Workload:
-    check_heads(values, job.where)
     return _routed(
         values,
         job,
         experts=experts,
         expert_ffn=values["intermediate_size"],
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         query_key_norm=values.get("use_qk_norm", True),
         query_key_norm_whole=True,
         **windowed(values, job.tokens(), job.where),
@@ -87,15 +81,13 @@ def read_deepseek(values: Values, job: Job) -> Workload:
 
 def read_gpt_oss(values: Values, job: Job) -> Workload:
     """Biases everywhere but in the norms, a sink for each head, windows on every other layer."""
-    check_heads(values, job.where)
     values = with_windows(values, "sliding_window", 2)
     return _routed(
         values,
         job,
         experts=values["num_local_experts"],
         expert_ffn=values["intermediate_size"],
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         qkv_bias=True,
         out_bias=True,
         expert_bias=True,
@@ -106,12 +98,10 @@ def read_gpt_oss(values: Values, job: Job) -> Workload:
 
 def read_glm4_moe(values: Values, job: Job) -> Workload:
     """The model without its layers of multi-token prediction."""
-    check_heads(values, job.where)
     return _after_dense(
         values,
         job,
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         qkv_bias=values["attention_bias"],
         query_key_norm=values["use_qk_norm"],
     )
@@ -119,7 +109,6 @@ def read_glm4_moe(values: Values, job: Job) -> Workload:
 
 def read_llama4(values: Values, job: Job) -> Workload:
     """A shared expert beside the routed ones. Dense layers between those with experts are counted first."""
-    check_heads(values, job.where)
     values = with_windows(values, "attention_chunk_size", 4, "chunked_attention")
     step, layers = values["interleave_moe_layer_step"], values["num_hidden_layers"]
     routed = layers // step
@@ -133,8 +122,7 @@ def read_llama4(values: Values, job: Job) -> Workload:
         ffn=values["intermediate_size_mlp"],
         dense_layers=layers - routed,
         shared_experts=1,
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         qkv_bias=values["attention_bias"],
         out_bias=values["attention_bias"],
         causal_density=chunked(values, job.tokens(), job.where),
@@ -152,19 +140,15 @@ def read_ernie_moe(values: Values, job: Job) -> Workload:
         "n_shared_experts": values["moe_num_shared_experts"] or 0,
         "num_experts_per_tok": values["moe_k"],
     }
-    check_heads(values, job.where)
-    heads = {"key_value_heads": values["num_key_value_heads"], "head_size": values["head_dim"]}
-    return _after_dense({**values, **renamed}, job, **heads)
+    return _after_dense({**values, **renamed}, job, **_heads(values, job))
 
 
 def read_dots1(values: Values, job: Job) -> Workload:
     """Norms of queries and keys by head."""
-    check_heads(values, job.where)
     return _after_dense(
         values,
         job,
-        key_value_heads=values["num_key_value_heads"],
-        head_size=values["head_dim"],
+        **_heads(values, job),
         query_key_norm=True,
         **windowed({**values, "use_sliding_window": False}, job.tokens(), job.where),
     )
@@ -193,6 +177,12 @@ def read_dbrx(values: Values, job: Job) -> Workload:
         "head_dim": None,
     }
     return read_mixtral({**values, **given}, job)
+
+
+def _heads(values: Values, job: Job) -> dict[str, Any]:
+    """Heads of keys and values, and the size of all, checked."""
+    check_heads(values, job.where)
+    return {"key_value_heads": values["num_key_value_heads"], "head_size": values["head_dim"]}
 
 
 def _after_dense(values: Values, job: Job, **others: Any) -> Workload:

@@ -10,6 +10,7 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.models import in_pieces
 from costmodel.specs.files import SpecError, show
+from costmodel.specs.given import expecting
 from costmodel.specs.plans import PLAN_CHECKS
 from costmodel.specs.rules import degrees, hardware, placement, stages
 from costmodel.specs.rules.demands import Columns, Demands, Mask, Rule, demands
@@ -38,6 +39,7 @@ def all_rules(d: Demands) -> Iterator[Rule]:
     return (rule for rules in _RULES for rule in rules(d))
 
 
+@expecting()
 def violations(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ...]:
     """All broken rules, in words; empty for a plan that can be launched. Memory is not a rule (Breakdown says it).
 
