@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import norm, t
 
 import costmodel
-import optimize
 from costmodel.evaluators import evaluate, memory_by_stage, prepare
 from costmodel.exact import Exact
 from costmodel.formulas import cost, parts, peak
@@ -17,6 +16,7 @@ from costmodel.measured import evaluated, fits_probability, logged_bytes, memory
 from costmodel.measured.fit import shipped
 from optimize.diagnosis import explain, validate
 from optimize.lattice import lattice
+from optimize.plans import find_in_lattice
 from tests.support import builders
 from tests.support.builders import small_decoder
 from tests.support.row_by_hand import read
@@ -87,7 +87,7 @@ def test_the_best_plan_is_the_best_of_those_that_fit_as_surely(tight, margin):
     workload, where, whole, peaks = tight
     fitting = [i for i in range(len(whole)) if fits_probability(peaks[i], where) >= margin]
     steps = [evaluate(workload, where, whole.plan(i)).step_s for i in fitting]
-    answer = optimize.find_plan(workload, where, fixed=FIXED, margin=margin)
+    answer = find_in_lattice(workload, where, fixed=FIXED, margin=margin)
     assert answer.value == pytest.approx(min(steps), rel=1e-9)
     assert answer.gap == pytest.approx(0.0, abs=1e-6)
     assert answer.plans[0].validation.fits_probability >= margin

@@ -55,12 +55,6 @@ class JobRows:
         """Numbers of the rows of one count."""
         return np.arange(*np.searchsorted(self.accelerators, [count, count + 1]))
 
-    def plans_of(self, count: int) -> np.ndarray:
-        """Numbers of all plans of one count."""
-        first, end = np.searchsorted(self.accelerators, [count, count + 1])
-        ends = np.append(self.lattice.ends, 0)
-        return np.arange(int(ends[first - 1]), int(ends[end - 1]))
-
     def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Degrees of some rows, and their counts."""
         own = {name: column[rows] for name, column in self.lattice.rows.items()}
