@@ -87,12 +87,16 @@ def _check_it_is_pretraining(row: Mapping[str, str]) -> None:
     """What the words name that is trained in other ways, or not at all, is refused; what they mention in passing,
     before or after the training, is not."""
     told = re.split(r"[;|]|\.\s", row.get("notes") or "")
-    notes = "; ".join(sentence for sentence in told if not _IN_PASSING.search(sentence.lower()))
+    notes = "; ".join(_FROM_THEN_ON.split(sentence)[0] for sentence in told if not _IN_PASSING.search(sentence))
     _refuse(" | ".join((cells(row, "source", "model"), notes)), meanings.NO_PRETRAINING)
     _refuse(row.get("model") or "", meanings.OTHER_MODELS)
 
 
-_IN_PASSING = re.compile(r"\b(?:after\w*|later|subsequent\w*|separate\w*|downstream|evaluat\w*|future|next)\b")
+_IN_PASSING = re.compile(r"\b(?:afterwards?|later|subsequent\w*|separate\w*|downstream|future)\b", re.IGNORECASE)
+_FROM_THEN_ON = re.compile(
+    r"\b(?:after(?!\s+(?:the\s+|a\s+)?(?:first\s+|few\s+)?(?:\W?\d|warm|steps?\b))|evaluat\w*|next)\b", re.IGNORECASE
+)
+"""Words behind which a sentence tells of something else than the training: what stands before them counts."""
 
 
 def _refuse(text: str, table: Table) -> None:

@@ -82,7 +82,9 @@ _SAVED = re.compile(
     r"\b(?:steps?|iterations?|sav(?:e|ed|es|ing)|async\w*|distributed|stor\w+|disks?|lustre|restart\w*|resum\w*"
     r"|minutes?|hours?|overhead|from a)\b"
 )
-_OF_ACTIVATIONS = re.compile(r"activation|gradient|grad\b|recomput|remat|layer|block")
+_OF_ACTIVATIONS = re.compile(
+    r"activation|gradient|grad\b|recomput|remat|layer|block|sav(?:e|es|ed|ing) (?:\w+ )?memory"
+)
 
 
 def _about_recompute(notes: str) -> str:
@@ -124,7 +126,10 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
 
 def _about_products(text: str) -> str:
     """The text without what it says of gradients, states and reductions, and of a few layers or other operators."""
-    split = (re.split(r"[(+]|\bwith\b", clause) for clause in clauses(text))
+    split = (
+        re.split(r"[(+]|\bwith\b|\b(?:except|excluding|besides|apart from|other than)\b", clause)
+        for clause in clauses(text)
+    )
     return "; ".join(" ".join(part for part in parts if not _ELSEWHERE.search(part)) for parts in split)
 
 

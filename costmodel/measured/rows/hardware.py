@@ -22,6 +22,7 @@ _KNOWN = (
     (r"h800", "h800", "h100"),
     (r"h100.*(hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
     (r"h100|p5\.|a3mega|a3high|^eos", "h100", "h100"),
+    (r"a100.*80g", "a100-80gb", "a100"),
     (r"a100.*40g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
     (r"a100|p4de\.|nd96amsr|a2ultra|^selene", "a100-80gb", "a100"),
     (r"v100|p3(?:dn)?\.|dgx1$|^summit", "v100", "v100"),
@@ -87,7 +88,9 @@ def _machine(
     if family == "tpu":
         found = _torus(cluster, family, note, sharding, accelerators, parts)
     else:
-        found = _nodes(cluster, family, note, accelerators, per_node, joined="ultra" in f"{name} {note.lower()}")
+        found = _nodes(
+            cluster, family, note, accelerators, per_node, joined=_ULTRA.search(f"{name} {note.lower()}") is not None
+        )
     told = () if sheet is None else (f"{printed} as {cluster_name}, by its data sheet",)
     told += () if parts == 1 else (f"accelerators counted by dies or cores, {parts} of each",)
     return dataclasses.replace(found, assumed=(*told, *found.assumed))
@@ -144,7 +147,9 @@ def _shipped(name: str) -> Cluster:
 def _known(name: str, memory_gb: float | None, printed: str) -> tuple[str, str]:
     for pattern, cluster, family in _KNOWN:
         if re.search(pattern, name):
-            return ("a100-40gb" if cluster == "a100-80gb" and memory_gb == 40 else cluster), family
+            if cluster.startswith("a100") and (memory_gb == 40 or (memory_gb == 80 and "perlmutter" in name)):
+                return f"a100-{memory_gb:g}gb", family
+            return cluster, family
     raise RowError(f"`hardware` is {printed!r}; no figures of this accelerator are known")
 
 
@@ -216,14 +221,15 @@ def _torus(cluster: Cluster, family: str, note: str, sharding: str, accelerators
     )
 
 
+_ULTRA = re.compile(r"ultra(?![\s\-]*cluster)")  # an UltraServer joins instances; UltraClusters are networks
 _PODS = {"tpu-v5p": 8960, "tpu-v7x": 9216}  # docs.cloud.google.com/tpu; of the others the last axis is the pod's
 _DATACENTRE = 3.125e9  # of TPU v4, whose pages print none: that of v5e, 100 Gb/s for 4 chips (data/clusters.toml)
 
 
 def _slices(note: str, sharding: str, accelerators: int, largest: int) -> tuple[int, int]:
     """Number of slices and chips in each."""
-    printed = re.search(r"(\d+)\s*(?:slice\(?s?\)?|pods?)(?: of (\d+))?\b", note.lower())
-    if printed and accelerators % int(printed[1]) == 0:
+    printed = re.search(r"(?<![\w.\-])(\d+)\s*(?:slice\(?s?\)?|pods?)(?: of (\d+))?\b", note.lower())
+    if printed and 0 < int(printed[1]) < accelerators and accelerators % int(printed[1]) == 0:
         size = accelerators // int(printed[1])
         if printed[2] is None or int(printed[2]) == size:
             return int(printed[1]), size

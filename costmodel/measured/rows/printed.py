@@ -35,7 +35,7 @@ _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what 
 
 def plain(row: Mapping[str, str]) -> Mapping[str, str]:
     """The row with numbers alone in the columns of numbers, and what else stands there in its notes."""
-    cells = {name: (row.get(name) or "").strip() for name in _NUMBERS}
+    cells = {name: " ".join((row.get(name) or "").split()) for name in _NUMBERS}
     worded = {name: cell for name, cell in cells.items() if cell and not _is_number(cell)}
     if not worded:
         return row

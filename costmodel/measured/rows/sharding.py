@@ -97,7 +97,7 @@ def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) 
     if printed and "1" not in printed.groups():
         return int(next(group for group in printed.groups() if group))
     copies = _COPIES.search(cell)
-    if copies:
+    if copies and int(copies[1] or copies[2]):
         return ranks // int(copies[1] or copies[2])
     if said(cell, _HYBRID):
         return machine.domain // degrees["tensor"]

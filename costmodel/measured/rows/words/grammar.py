@@ -17,7 +17,7 @@ Table = tuple[tuple[str, object], ...]
 _remembered = functools.lru_cache(maxsize=2**14)  # rows of one source say the same words
 _JOIN = r"[\s\-/.:=]*"
 _END = r"(?![a-uw-z]|v[a-z]|(?<=\d)\d)"  # no letter, but a version; after a number no digit
-_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
+_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\d)(?![km]\b|\s*(?:[km]|[mb]illion|thousand)?[\s\-]*tok)"
 _APART = 6  # words between the parts of a phrase with `&`
 
 
@@ -78,7 +78,8 @@ def numbered(text: str) -> str:
 _NUMBERS = {"two": "2", "three": "3", "four": "4", "six": "6", "eight": "8", "ten": "10", "sixteen": "16"}
 _NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(_NUMBERS)})\b")
 _OF_OTHERS = re.compile(
-    r"\b(?:compar(?:ed|ing|ison)|speed-?ups?|(?:faster|slower|better|worse) than|elsewhere|would|could"
+    r"\b(?:compar(?:ed|ing|ison)|speed-?ups?|(?:faster|slower|better|worse) than|elsewhere"
+    r"|(?:would|could)(?!\s+not\s+fit)"
     r"|siblings?|variants?|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
     r"|(?:rows?|columns?) of (?:the|this) table)\b"
@@ -120,9 +121,9 @@ def named(text: str, table: Table) -> object | None:
     return next((value for phrase, value in table if is_named(phrase)), None)
 
 
-_OF_ANOTHER = re.compile(
-    r"\b(?:virtual|expert|pipeline|pipe|context|micro|mini|local|device|gpu|rank|core|eval|evaluation)[\s\-]*$"
-)
+_OF_ANOTHER = re.compile(r"\b(?:virtual|expert|eval|evaluation)[\s\-]*$")  # `virtual pp degree` is no `pp degree`
+_OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
+_OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
 
 @_remembered
@@ -132,7 +133,8 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
         ((expression, _), *_), _ = _compiled(phrase)
         for clause, start, end in _places(text, phrase):
             found = expression.match(clause, start)
-            of_another = _OF_ANOTHER.search(clause[:start])  # `virtual pp degree` is no `pp degree`
+            of_another = _OF_ANOTHER.search(clause[:start])
+            of_another = of_another or (_OF_ALL.match(clause, start) and _OF_A_PART.search(clause[:start]))
             if found is not None and not of_another and _verdict(clause, start, end, False):
                 return float(found[1].replace(",", ""))
     return None

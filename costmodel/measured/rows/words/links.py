@@ -11,7 +11,8 @@ _COUNTS = (
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=\d)",  # 4x100, before what else is counted
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
     r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b)",
-    r"(?<![\w.\-])(\d+)\s+(?:\w+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
+    r"(?<![\w.\-])(\d+)\s+(?![gt](?:b|bits?|bytes?|be|bps|ps)?\b)"  # 400 Gbps counts nothing
+    r"(?:\w+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
     r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)\s*[x*]\s*(\d+)\b",  # 400 Gb/s x 8
 )
 

@@ -54,7 +54,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "zero offload*|infinity",
     ),
     "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
-    "offloaded_activations": ("offload* & activation*",),
+    "offloaded_activations": (
+        "offload* of|for|all|the? activation*",
+        "activation* checkpoint*? cpu|host|memory? offload*",
+        "activation* is|are? in|on|to|offloaded cpu|host",
+        "activation* is|are offloaded",
+    ),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
@@ -313,14 +318,16 @@ NO_PRETRAINING = (
     ("adapter* & only|tuning", "only adapters are trained"),
     ("adapter* are? trained", "only adapters are trained"),
     ("prefix|prompt tuning", "only adapters are trained"),
-    ("frozen & backbone|base|encoder|weights|tower|layers", _PARTS),
+    ("frozen & backbone|base_model|encoder|weights|tower|layers", _PARTS),
     ("dpo|grpo|ppo|rlhf", _PREFERENCES),
     ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
     ("teacher model|logit*|forward", "a second model runs beside it"),
     ("decode|decoding|prefill phase|stage|batch", _NOTHING),
     ("decode|decoding|prefill & throughput|latency|speed", _NOTHING),
     ("inference throughput|latency|benchmark*|decode|prefill|batch|serving", _NOTHING),
-    ("mlperf inference", _NOTHING), ("forward pass? only", _NOTHING),
+    ("mlperf inference", _NOTHING),
+    ("forward pass? only benchmark*|throughput|latency|time|timing|run|measure*", _NOTHING),
+    ("only the? forward pass* is|was|are|were? timed|measured|benchmarked|run", _NOTHING),
     ("vllm|sglang|tensorrt_llm", _NOTHING),
     ("unet|u_net|stable_diffusion|sdxl", _OTHER_LAYERS),
     ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
