@@ -18,8 +18,8 @@ def wrong_call(function: Callable[..., Any], name: str, arguments: tuple[Any, ..
             return f"{name}: `{word}` is not an argument; {nearest(word, taken)}"
     free = [n for n, p in taken.items() if p.kind is not p.KEYWORD_ONLY]
     if len(arguments) > len(free) and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        which = f"{', '.join(free)} alone" if free else "every argument"
-        return f"{name}: {len(arguments)} arguments are given without a name; expected {which}, the others by name"
+        which = f"{', '.join(free)} alone, the others by name" if free else "every argument by name"
+        return f"{name}: {len(arguments)} arguments are given without a name; expected {which}"
     twice = [n for n in free[: len(arguments)] if n in given]
     if twice:
         return f"{name}: `{twice[0]}` is given twice; expected it once"

@@ -6,8 +6,10 @@ other one where it has the answer already. Here whoever has the answer needs nob
 """
 
 import dataclasses
+import errno
+import ipaddress
 import json
-import select
+import math
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,10 @@ from optimize.status import CommandError, OthersLostError, Status
 WAIT_S = 60.0
 """Seconds to wait for the other processes, once this one is done."""
 AGAIN_S = 0.1  # after which a process that nobody answers yet asks again
+HELLO_S, HELLO_BYTES = 5.0, 256  # that who has come may take to say which it is: others wait behind it
+_KEPT = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 6}
+"""Seconds after which a silent connection is asked whether it is there, and how often: firewalls forget those that say
+nothing for minutes, and a machine without power never says that it has ended."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,32 +39,46 @@ class Sharding:
 
 
 class _Line(NamedTuple):
-    """A connection to another process, which sends one line of JSON at a time."""
+    """A connection to another process, which sends lines of JSON."""
 
     process: int
     opened: socket.socket
+    rest: bytearray  # of what has come: a line may come with the next one
 
     def send(self, content: Any, until: float) -> None:
         self.opened.settimeout(_left_s(until))
         self.opened.sendall(json.dumps(content).encode() + b"\n")
 
-    def receive(self, until: float) -> Any:
-        """What it sends. Raises `OSError` where it has ended or takes too long."""
-        parts = list[bytes]()
-        while not parts or not parts[-1].endswith(b"\n"):
+    def receive(self, until: float, most: float = math.inf) -> Any:
+        """The next line, of so many bytes at most. Raises `OSError` where it has ended or takes too long."""
+        while (end := self.rest.find(b"\n")) < 0 and len(self.rest) <= most:
             self.opened.settimeout(_left_s(until))
-            parts.append(self.opened.recv(1 << 16))
-            if not parts[-1]:
+            if not (more := self.opened.recv(1 << 16)):
                 raise ConnectionError
-        return json.loads(b"".join(parts))
+            self.rest.extend(more)
+        if not 0 <= end <= most:
+            raise ValueError
+        content = bytes(self.rest[:end])
+        del self.rest[: end + 1]
+        return json.loads(content)
 
     def ended(self) -> bool:
         """Whether nobody is there any more."""
+        self.opened.settimeout(0)
         try:
-            readable = select.select([self.opened], [], [], 0)[0]
-            return bool(readable) and not self.opened.recv(1, socket.MSG_PEEK)
+            return not self.opened.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
         except OSError:
             return True
+
+
+def _line(opened: socket.socket) -> _Line:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEPT.items():
+        if hasattr(socket, name):
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return _Line(0, opened, bytearray())
 
 
 class Others:
@@ -98,6 +118,11 @@ def connect(sharding: Sharding) -> Others:
     assert sharding.coordinator is not None
     host, _, port = sharding.coordinator.rpartition(":")
     until, address = time.monotonic() + sharding.wait_s, (host.strip("[]"), int(port))
+    try:
+        address[0].encode("idna")
+    except UnicodeError:
+        wrong = f"`coordinator` is '{sharding.coordinator}'; expected host:port"
+        raise CommandError(Status.bad_input, f"command line: {wrong}") from None
     make = _first if sharding.process == 0 else _other
     return Others(sharding, sorted(make(sharding, address, until)))
 
@@ -112,35 +137,71 @@ def _first(sharding: Sharding, address: tuple[str, int], until: float) -> Iterat
         raise CommandError(Status.bad_input, f"command line: {told}") from None
     with server:
         while missing:
+            server.settimeout(_left_s(until))
             try:
-                server.settimeout(_left_s(until))
-                line = _Line(0, server.accept()[0])
-                process, processes = line.receive(until)
+                line = _line(server.accept()[0])
             except TimeoutError:
                 _lost(sharding, None, "at the start")
-            except (OSError, ValueError, TypeError):
-                continue  # of somebody else, or it has ended: it may come again
+            except OSError:
+                continue  # it has ended already
+            if (told := _hello(line, until)) is None:
+                line.opened.close()
+                continue
+            process, processes = told
             if processes != sharding.processes or process not in missing:
                 expected = f"{sharding.processes} with the numbers 1 to {sharding.processes}, each once"
-                told = f"process {process + 1} of {processes} has come; expected {expected}"
-                raise CommandError(Status.bad_input, f"command line: {told}")
+                wrong = f"process {process + 1} of {processes} has come; expected {expected}"
+                raise CommandError(Status.bad_input, f"command line: {wrong}")
             missing.remove(process)
             yield line._replace(process=process)
 
 
-def _listening(address: tuple[str, int]) -> socket.socket:
-    """At that address; at all of this machine where its name is one that only others know."""
+def _hello(line: _Line, until: float) -> tuple[int, int] | None:
+    """Which process it is, of how many; None for somebody else, or where it has ended: it may come again."""
     try:
-        return socket.create_server(address, family=socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        told = line.receive(min(until, time.monotonic() + HELLO_S), HELLO_BYTES)
+    except (OSError, ValueError):
+        return None
+    own = isinstance(told, list) and len(told) == 2 and all(type(number) is int for number in told)
+    return (told[0], told[1]) if own else None
+
+
+def _listening(address: tuple[str, int]) -> socket.socket:
+    """At that address; at all of this machine where its name is one that only others know, or one of itself alone (many
+    systems give their own name an address of the loopback)."""
+    host, port = address
+    try:
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        return socket.create_server(("", address[1]))
+        places = []
+    for family, _, _, _, place in sorted(places, key=lambda each: each[0] != socket.AF_INET):
+        if _is_loopback(str(place[0])) and not (host == "localhost" or _is_loopback(host)):
+            continue
+        try:
+            return socket.create_server(place, family=family)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _other(sharding: Sharding, address: tuple[str, int], until: float) -> Iterator[_Line]:
     """Ask until the first process answers."""
     while True:
         try:
-            line = _Line(0, socket.create_connection(address, timeout=_left_s(until)))
+            line = _line(socket.create_connection(address, timeout=_left_s(until)))
+            if line.opened.getsockname() == line.opened.getpeername():  # where nobody listens yet, by chance
+                line.opened.close()
+                raise ConnectionError
             line.send((sharding.process, sharding.processes), until)
         except OSError:
             if time.monotonic() + AGAIN_S > until:

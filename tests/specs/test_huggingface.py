@@ -125,6 +125,11 @@ def test_old_and_new_names_of_a_key():
         ("minimax_m2", {"attn_type_list": [0, 1]}, "`attn_type_list` is \\[0, 1\\]; expected a list of ones"),
         ("minimax_m2", {"shared_intermediate_size": 8192}, "`shared_intermediate_size` is 8192; expected 0"),
         ("seed_oss", {"attention_out_bias": True}, "`attention_out_bias` is true; expected false"),
+        (
+            "qwen2_moe",
+            {"moe_intermediate_size": 1400},
+            "`shared_expert_intermediate_size` is 5632",
+        ),
     ],
 )
 def test_wrong_configurations(kind, change, words):

@@ -158,7 +158,8 @@ def read_qwen2_moe(values: Values, job: Job) -> Workload:
     """Qwen3's without norms of queries and keys, with biases of queries, keys and values, and a shared expert."""
     shared, rest = divmod(values["shared_expert_intermediate_size"], values["moe_intermediate_size"])
     if rest:
-        fail(job.where, "shared_expert_intermediate_size", shared, "a multiple of `moe_intermediate_size`")
+        value = values["shared_expert_intermediate_size"]
+        fail(job.where, "shared_expert_intermediate_size", value, "a multiple of `moe_intermediate_size`")
     style = {"qkv_bias": values["qkv_bias"], "shared_experts": shared, "query_key_norm": False}
     return read_qwen3_moe(values, job, **style)
 
