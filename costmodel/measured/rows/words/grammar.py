@@ -121,7 +121,9 @@ def named(text: str, table: Table) -> object | None:
     return next((value for phrase, value in table if is_named(phrase)), None)
 
 
-_OF_ANOTHER = re.compile(r"\b(?:virtual|expert|eval|evaluation)[\s\-]*$")  # `virtual pp degree` is no `pp degree`
+_OF_ANOTHER = re.compile(
+    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl)[\s\-]*$"
+)  # `virtual pp degree` is no `pp degree`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
