@@ -196,7 +196,9 @@ def _spelled(node: ast.expr) -> str:
         return _spelled(node.left) + _spelled(node.right)
     times = node.right.value if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(times, int):
-        return _spelled(node.left) * min(times, MOST_LAYERS)
+        kinds = _spelled(node.left)
+        if len(kinds) * times <= MOST_LAYERS:  # a product of products may be of any length
+            return kinds * times
     raise ValueError(ast.dump(node))
 
 

@@ -221,7 +221,7 @@ def test_a_pattern_of_windows_that_is_none_is_not_read():
     assert not isinstance(first, str)
     assert (first["window"], first["full_every"]) == (128, 2)
     assert all(model == first for model in others)
-    for pattern in ("'[0,1]*2'", "'[1,0]*3'", "'[1,2]*2'", "x"):
+    for pattern in ("'[0,1]*2'", "'[1,0]*3'", "'[1,2]*2'", "x", "'([1]*99999)*99999'"):
         assert "window-attn-skip-freq" in read(text + pattern).model
 
 

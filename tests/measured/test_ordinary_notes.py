@@ -48,7 +48,8 @@ def test_a_batch_of_tokens_is_none_of_sequences(notes):
 
 @pytest.mark.parametrize(
     ("notes", "precision"),
-    [("FP8 except the first and last layers in BF16", "fp8_tensor"), ("FP8 excluding attention", "fp8_tensor")],
+    [("FP8 except the first and last layers in BF16", "fp8_tensor"), ("FP8 excluding attention", "fp8_tensor")]
+    + [("FP8 matmuls and BF16 attention", "fp8_tensor"), ("FP32 gradients and BF16 activations", "bf16")],
 )
 def test_what_a_few_layers_have_is_not_the_precision(notes, precision):
     assert read(**OPEN | {"notes": notes, "precision": ""}).plan.precision == precision
@@ -56,7 +57,8 @@ def test_what_a_few_layers_have_is_not_the_precision(notes, precision):
 
 @pytest.mark.parametrize(
     "notes",
-    ["checkpointing used to save memory", "full activation recomputation because the model would not fit otherwise"],
+    ["checkpointing used to save memory", "full activation recomputation because the model would not fit otherwise"]
+    + ["BF16 variant with full activation recomputation"],
 )
 def test_reasons_of_recomputation(notes):
     assert read(**OPEN | {"notes": notes}).plan.recompute == "full"
@@ -96,3 +98,14 @@ def test_no_copies_is_no_division():
 
 def test_a_cell_of_many_blanks_is_refused_at_once():
     assert "`tp`" in refused(**OPEN | {"tp": f"a{' ' * 10_000}!"})
+
+
+@pytest.mark.parametrize(("notes", "tokens"), [("supports up to 128k context", 2048), ("16k context", 16384)])
+def test_what_a_model_can_take_is_not_what_it_took(notes, tokens):
+    row = OPEN | {"notes": notes, "seq": "", "cp": "", "model": "a decoder", "params_B": "22"}
+    assert read(**row).workload.sequence == tokens
+
+
+def test_a_selective_recomputation_of_all_layers_is_selective():
+    assert read(**OPEN | {"recompute": "selective, 1/1"}).plan.recompute == "selective"
+    assert read(**OPEN | {"recompute": "selective, 1/2"}).plan.recompute_share == 0.5

@@ -25,7 +25,7 @@ def recompute(
             assumed.append(f"recompute {habits.recompute}")
         return {"recompute": habits.recompute or "none"}, True
     share = _recomputed_share(columns.text("recompute").lower())
-    if mode != "none" and (facts.get("selective_layers") or share):
+    if mode != "none" and (facts.get("selective_layers") or (share and (share < 1 or mode != "selective"))):
         return {"recompute": "full", "recompute_share": share or 0.5}, False
     if mode == "full":
         held = _recomputed_layers(columns, facts)
@@ -124,12 +124,14 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
     return usual if value == "16" else value
 
 
+_PARTS = re.compile(
+    r"[(+]|\b(?:with|except|excluding|besides|apart from|other than)\b|\band (?=(?:bf|fp|nvfp|mxfp|float|bfloat)\d)"
+)
+
+
 def _about_products(text: str) -> str:
     """The text without what it says of gradients, states and reductions, and of a few layers or other operators."""
-    split = (
-        re.split(r"[(+]|\bwith\b|\b(?:except|excluding|besides|apart from|other than)\b", clause)
-        for clause in clauses(text)
-    )
+    split = (_PARTS.split(clause) for clause in clauses(text))
     return "; ".join(" ".join(part for part in parts if not _ELSEWHERE.search(part)) for parts in split)
 
 

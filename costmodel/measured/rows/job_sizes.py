@@ -24,6 +24,7 @@ _SEQUENCE = re.compile(
     r"(\d+)k[\s-]*(?:context|seq\w*)\b|(?:context|seq\w*)(?: len\w*)?(?: of)?[\s:=]*(\d+)k\b"
     r"|(?:context|seq\w*)(?: len\w*)?(?: of)?[\s:=]*(\d[\d,]*)\s*tok"
 )
+_CAPABLE = re.compile(r"\bsupport(?:s|ed|ing)? (?:a |an |up to )*$")  # of the model, not of the row
 _FEWEST_TOKENS, _MOST_TOKENS = 1024, 4e8  # of a batch
 _LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
@@ -48,8 +49,9 @@ def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tu
 
 def told_sequence(columns: Columns, facts: Mapping[str, float]) -> int | None:
     """Tokens of a sequence as the words say them: `sequence length 4096`, `16k context`."""
-    told, found = int(facts.get("sequence", 0)), _SEQUENCE.search(columns.text("notes").lower())
-    if not told and found:
+    notes = columns.text("notes").lower()
+    told, found = int(facts.get("sequence", 0)), _SEQUENCE.search(notes)
+    if not told and found and not _CAPABLE.search(notes[: found.start()]):
         told = int(found[3].replace(",", "")) if found[3] else 1024 * int(found[1] or found[2])
     return told if told >= _SHORTEST else None
 

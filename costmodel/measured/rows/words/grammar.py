@@ -80,7 +80,7 @@ _NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(_NUMBERS)})\b")
 _OF_OTHERS = re.compile(
     r"\b(?:compar(?:ed|ing|ison)|speed-?ups?|(?:faster|slower|better|worse) than|elsewhere"
     r"|(?:would|could)(?!\s+not\s+fit)"
-    r"|siblings?|variants?|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
+    r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
     r"|(?:rows?|columns?) of (?:the|this) table)\b"
 )
