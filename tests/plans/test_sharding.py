@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from optimize.lattice.enumeration import lattice
@@ -84,6 +85,37 @@ def test_an_interrupted_search_goes_on_where_it_was(small_chunks, monkeypatch, t
     assert _search(WHOLE, STEP, 5, tmp_path) == expected
     assert small_chunks == []
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_ten_interruptions_at_random_moments_do_nothing_twice(small_chunks, monkeypatch, tmp_path):
+    monkeypatch.setattr(exhaustive, "CHUNK", 256)
+    expected, total = search(WHOLE, STEP, 5), exhaustive.chunk_count(WHOLE)
+    small_chunks.clear()
+    moments = np.random.default_rng(3).integers(0, total // 10, 10)
+    for moment in moments:
+        with monkeypatch.context() as once:
+            _interrupted_after(once, int(moment))
+            _search(WHOLE, STEP, 5, tmp_path)
+    assert len(small_chunks) == moments.sum()
+    assert _search(WHOLE, STEP, 5, tmp_path) == expected
+    assert sorted(small_chunks) == [256 * i for i in range(total)]
+
+
+def test_ten_deaths_at_random_moments_leave_the_answer(tmp_path):
+    """By SIGKILL and by SIGTERM, between the start of the process and its end."""
+    ask = (*ASK[:2], "llama3-70b", *ASK[3:6], "1024", *ASK[7:], "--checkpoint", str(tmp_path))
+    draws = np.random.default_rng(4)
+    for number, moment_s in enumerate(draws.uniform(0.2, 1.4, 10)):
+        command = [sys.executable, "-m", "optimize.cli", *ask]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            time.sleep(moment_s)
+            running.send_signal((signal.SIGKILL, signal.SIGTERM)[number % 2])
+    answers = []
+    for words in (ask, ask[:-2]):
+        command = [sys.executable, "-m", "optimize.cli", *words]
+        answers.append(json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout))
+    for key in ("status", "plan", "plans", "value", "gap", "lower_bound_s", "simplest"):
+        assert answers[0][key] == answers[1][key], key
 
 
 def test_another_number_of_processes_goes_on_too(small_chunks, tmp_path):

@@ -73,6 +73,7 @@ LONG = (
     "tests/clusters/test_mix_bound.py::test_nothing_is_below_the_bound_of_a_search_by_night",
     "tests/clusters/test_mix_bound.py::test_a_bound_holds_whatever_it_starts_from_by_night",
     # by day: two processes of which the first is killed when it has the answer, and two different questions
+    "tests/plans/test_sharding.py::test_ten_deaths_at_random_moments_leave_the_answer",
     "tests/plans/test_sharding.py::test_a_killed_process_is_reported",
     *(f"tests/plans/test_sharding.py::test_who_has_the_answer_needs_nobody_any_more[{ids}" for ids in ("15", "9-2")),
     "tests/plans/test_sharding.py::test_one_that_ends_before_all_is_looked_at",
