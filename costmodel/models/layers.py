@@ -35,9 +35,8 @@ def causal_density(window: int, share: float, tokens: Scalar) -> Scalar:
 
     With $w$ the window over the sequence, $w - w^2 / 2$ on those layers and one half on the others, in the mean.
     """
-    if window >= tokens:
-        return 0.5
-    seen = window / tokens
+    beyond = window / tokens - 1
+    seen = window / tokens - (beyond + abs(beyond)) / 2  # at most all: sizes may be traced, so nothing branches on them
     return 0.5 + share * (seen - seen**2 / 2 - 0.5)
 
 

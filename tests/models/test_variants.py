@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import jax
 import pytest
 
 from costmodel.inputs import Habits, Kind, Role, whole
 from costmodel.models import run_by
+from costmodel.models.layers import causal_density
 from tests.support.builders import small_decoder
 
 HIDDEN, HEADS, FFN, TOKENS = 256, 8, 1024, 128
@@ -68,3 +70,13 @@ def test_scores_in_32_bits_and_inputs_that_are_not_kept():
 def test_rotated_copies_are_kept(copies):
     kept = operators(rotation_copies=copies)["attention"].saved[-1]
     assert (elements(kept.columns), kept.activations) == (HIDDEN, copies)
+
+
+def test_windows_of_a_traced_sequence():
+    """A window that holds the whole sequence masks nothing more; one that does not is that of plain numbers."""
+    traced = jax.jit(lambda tokens: causal_density(4096, 0.75, tokens))
+    for tokens in (512, 3000, 4096, 5000, 8192, 131_072):
+        seen = min(1.0, 4096 / tokens)
+        assert causal_density(4096, 0.75, tokens) == pytest.approx(0.5 - 0.75 * (1 - seen) ** 2 / 2, abs=1e-15)
+        assert float(traced(float(tokens))) == pytest.approx(causal_density(4096, 0.75, tokens), rel=1e-6)
+    assert causal_density(4096, 0.75, 3000) == 0.5
