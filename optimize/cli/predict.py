@@ -90,10 +90,17 @@ def directory(request: Request) -> Path | None:
 
 
 def _misspelled(rows: Sequence[Case | Unreadable]) -> tuple[str, ...]:
-    """Columns that are not known and look like one that is."""
+    """Columns that are not known and look or begin like one that the rows lack (`seq_len`)."""
     unknown = dict.fromkeys(name for row in rows for name in row.row if name.strip() and name not in COLUMN_WORDS)
-    near = ((name, difflib.get_close_matches(name, COLUMN_WORDS, n=1, cutoff=0.75)) for name in unknown)
-    return tuple(f"{plain(name)} (did you mean {found[0]}?)" for name, found in near if found)
+    lacking = [name for name in COLUMN_WORDS if not any(name in row.row for row in rows)]
+    near = ((name, difflib.get_close_matches(name, lacking, n=1, cutoff=0.75)) for name in unknown)
+    meant = ((name, found or _begun(name, lacking)) for name, found in near)
+    return tuple(f"{plain(name)} (did you mean {found[0]}?)" for name, found in meant if found)
+
+
+def _begun(name: str, known: Sequence[str]) -> list[str]:
+    """Known names of which one begins with the other's words."""
+    return [other for other in known if f"{name}_".startswith(f"{other}_") or other.startswith(f"{name}_")]
 
 
 def _deviations(path: str) -> Fitted | None:
