@@ -59,6 +59,11 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
         return "1", ""
     if name == "kv_heads" and cell.lower() in ("mha", "multi-head"):
         return "", ""
+    of_keys = re.fullmatch(
+        r"(\d+)\s*(?:q(?:uery)?)?\s*[/|]\s*(\d+)(?:\s*(?:kv|key.?value))?(?:\s*heads?)?", cell.lower()
+    )
+    if name == "heads" and of_keys:
+        return of_keys[1], f"{of_keys[2]} kv heads"
     if name == "params_B" and _EXPERTS_TIMES.match(cell):  # 8x7B is a name
         return "", ""
     times = _TIMES_HIDDEN.fullmatch(cell) if name == "ffn_hidden" else None
