@@ -9,7 +9,7 @@ from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.names import normal_name
 from costmodel.measured.rows.words import meanings, said
-from costmodel.models import Latent, decoder, moe_decoder
+from costmodel.models import Latent, causal_density, decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
 
 Facts = Mapping[str, float]
@@ -147,14 +147,10 @@ def _tied(columns: Columns, gated: bool) -> bool:
 
 
 def _density(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> float:
-    r"""Share of the score matrix that the mask leaves.
-
-    One half, or under a window of $w$ (of the sequence) $w - w^2 / 2$ on the layers that have it, in the layers' mean.
-    """
+    """Share of the score matrix that the mask leaves."""
     sequence = columns.needed("seq")
     # a window that the notes only name is a quarter of the sequence: an assumption
     printed = int(facts.get("window", 0)) or sequence // 4
     window = by_name.get("window", printed if facts.get("sliding_window") else 0)
-    layers_share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
-    seen = window / sequence
-    return layers_share * (seen - 0.5 * seen**2) + (1 - layers_share) * 0.5
+    share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
+    return causal_density(window, share, sequence)
