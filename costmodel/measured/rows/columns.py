@@ -34,7 +34,7 @@ _KINDS = {
 """Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
-_BINARY = ("seq", "gpus")  # columns whose thousands are 1,024
+_BINARY = ("seq", "gpus", "hidden", "ffn_hidden")  # columns whose thousands are 1,024
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _UNITS = (
     r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|heads?|stages?|ways?"
