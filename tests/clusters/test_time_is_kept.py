@@ -101,7 +101,7 @@ def test_a_little_time_is_kept_from_the_start_of_the_process():
     command, start = [sys.executable, "-m", "optimize.cli", *words], time.monotonic()
     told = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, check=False)
     taken_s = time.monotonic() - start
-    assert told.returncode in (Status.ok.exit_status, Status.incomplete.exit_status)  # the latter on a loaded machine
+    assert told.returncode in (0, 4)  # the latter, no answer yet, on a loaded machine
     answer = json.loads(told.stdout)
     assert abs(answer["seconds"] - taken_s) < 1.0 + 0.5 * taken_s
     assert "meets the limits" not in answer["message"]
