@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ TABLE = f"{HEADER}\n{ROW}\n"
 READ = (64, 256, 4096, 1, 2, 2, 3.5)
 
 
-def read(tmp_path, content, expected_rows=1):
+def read(tmp_path, content, expected_rows=1) -> Sequence[Any]:
     path = tmp_path / "rows.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     found = read_cases(path)
