@@ -102,12 +102,13 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
         meanings.items(), key=lambda each: each[1].columns[0] in _RATES
     ):  # of what is there then
         cell = (row[name] or "").strip()
-        if len(target.columns) > 1:
+        first, *others = target.columns
+        if others:
             _put_several(given, target.columns, cell)
-        elif target.columns[0] in _TO_NOTES:
-            notes += [_TO_NOTES[target.columns[0]].format(cell)] if cell else []
+        elif first in _TO_NOTES:
+            notes += [_TO_NOTES[first].format(cell)] if cell else []
         else:
-            _put(given, target.columns[0], cell, target.unit)
+            _put(given, first, cell, target.unit)
     if notes:
         given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
     return given
