@@ -33,9 +33,8 @@ def every_pair():
             steps = job.weight * job.steps
             each.append(
                 [
-                    (steps * c.base.joule_per_step, steps * c.base.step_s * c.base.elapsed)
-                    for c in costs
-                    if c is not None
+                    (steps * (case.joule_per_step or math.inf), steps * case.step_s * case.elapsed)
+                    for case in (found.base for found in costs if found is not None)
                 ]
             )
         yield from ((a[0] + b[0], a[1], b[1]) for a, b in itertools.product(*each))
