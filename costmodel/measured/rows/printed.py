@@ -18,7 +18,7 @@ _NUMBERS = (
 _AMONG_WORDS = re.compile(
     r"(?!none|no\b|not\b)(?:[a-z][a-z _\-]*?[\s=:\-]*)?"  # MBS=, top-
     r"(?P<number>[~\u2248]?\s*\d+(?:,\d{3})*(?:\.\d+)?\s*[kmbgt]?)\b"
-    r"(?P<rest>\s*[(\[;+].*|,?\s+(?!or\b|to\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
+    r"(?P<rest>\s*[(\[;+].*|,?\s+(?!or\b|to\b|then\b|later\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
     re.IGNORECASE,
 )
 _OF_NODES = re.compile(
@@ -29,12 +29,15 @@ _OF_NODES = re.compile(
 _NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IGNORECASE)
 _TIMES_HIDDEN = re.compile(r"(\d+(?:\.\d+)?)\s*[x*]?\s*(?:h|d|hidden|d_model|hidden_size)", re.IGNORECASE)
 _EXPERTS_TIMES = re.compile(r"\d+\s*x\s*\d")
+_LONG, _DIGITS = 400, re.compile(r"(\d{40})\d+")  # digits that are no number, and slow to search
 _TOKENS = re.compile(r"tok", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what a column's number does not count
 
 
 def plain(row: Mapping[str, str]) -> Mapping[str, str]:
     """The row with numbers alone in the columns of numbers, and what else stands there in its notes."""
+    if any(len(cell or "") > _LONG for cell in row.values()):
+        row = {name: _DIGITS.sub(r"\1", cell or "") for name, cell in row.items()}
     cells = {name: " ".join((row.get(name) or "").split()) for name in _NUMBERS}
     worded = {name: cell for name, cell in cells.items() if cell and not _is_number(cell)}
     if not worded:
