@@ -40,6 +40,7 @@ LONG = (
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
     *(f"{_AGAIN}[{name}]" for name in ("cluster_design", "flexible_plans")),  # by day: three others
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
+    "tests/clusters/test_time_is_kept.py::test_a_little_time_is_kept",  # by day: what reading takes
     "tests/clusters/test_design_cli.py::test_a_limit_of_co2_and_spares",  # by day: brute force of two seeds
     "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
     "tests/targets/test_target_loss.py::test_plan_tells_what_explain",

@@ -19,6 +19,7 @@ from costmodel.measured.rows.columns import Columns, RowError, lenient, measured
 from costmodel.measured.rows.dimensions import filled
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
+from costmodel.measured.rows.headers import column_readings, translated
 from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed, told_batch
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import check_sizes, workload
@@ -27,12 +28,26 @@ from costmodel.measured.rows.printed import plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
 from costmodel.measured.rows.refusals import other_than_pretraining
 from costmodel.models import map_operators
+from costmodel.specs import plain as plain_name
 from costmodel.specs import read_rows
 
 
 def read_cases(path: str | Path, software: str | None = None) -> list[Case | Unreadable]:
     """One entry for each row of a file, in order. A malformed row costs that row alone."""
-    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software) for row in read_rows(path)]
+    read_as: dict[str, str] = {}
+
+    def translate(row: Mapping[str, str]) -> Mapping[str, str]:
+        read_as.update(column_readings(tuple(row)))
+        return translated(row)
+
+    rows = [
+        Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software)
+        for row in read_rows(path, translate=translate)
+    ]
+    if not read_as:
+        return rows
+    told = f"columns {', '.join(f'{plain_name(name)} {reading}' for name, reading in read_as.items())}"
+    return [dataclasses.replace(row, assumed=(*row.assumed, told)) if isinstance(row, Case) else row for row in rows]
 
 
 def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadable:

@@ -7,9 +7,9 @@ from typing import Any
 
 from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.dimensions import normal_name
+from costmodel.measured.rows.names import normal_name
 from costmodel.measured.rows.words import chosen, kinds, said
-from costmodel.models import Latent, decoder, encoder_decoder, moe_decoder
+from costmodel.models import Latent, causal_density, decoder, encoder_decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
 
 Facts = Mapping[str, float]
@@ -28,11 +28,13 @@ _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (
 # on five layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every
 # second layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
+_PLAIN_QUERIES = dataclasses.replace(_LATENT, query_rank=None)  # of Moonlight and DeepSeek-V2-Lite
 _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("deepseekv3", {"latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
+    ("deepseekv2lite", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("deepseekv2", {"latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("kimik2", {"latent": _LATENT, "dense_layers": 1, "ffn": 18432, "shared_experts": 1}),
-    ("moonlight", {"latent": _LATENT, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
+    ("moonlight", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
     ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
     ("qwen3", {"head_size": 128}),
     ("gemma3", {"head_size": 256, "window": 1024, "window_share": 5 / 6}),
@@ -42,6 +44,14 @@ _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("llama417b128e", {"dense_layers": 24, "ffn": 16384, "shared_experts": 1}),
     ("llama4", {"shared_experts": 1}),
     ("glm4.5air", {"head_size": 128, "dense_layers": 1, "ffn": 10944, "shared_experts": 1}),
+    ("deepseekmoe", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
+    ("deepseek16b", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
+    ("qwen257b", {"shared_experts": 8}),
+    ("qwen1.5a2.7b", {"shared_experts": 4}),
+    ("hunyuanlarge", {"shared_experts": 1}),
+    ("hunyuana52b", {"shared_experts": 1}),
+    ("ernie4.521b", {"dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
+    ("dots.llm1", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("glm4.", {"head_size": 128, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),
 )
 
@@ -168,14 +178,10 @@ def _tied(columns: Columns, gated: bool) -> bool:
 
 
 def _density(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> float:
-    r"""Share of the score matrix that the mask leaves.
-
-    One half, or under a window of $w$ (of the sequence) $w - w^2 / 2$ on the layers that have it, in the layers' mean.
-    """
+    """Share of the score matrix that the mask leaves."""
     sequence = columns.needed("seq")
     # a window that the notes only name is a quarter of the sequence: an assumption
     printed = int(facts.get("window", 0)) or sequence // 4
     window = by_name.get("window", printed if facts.get("sliding_window") else 0)
-    layers_share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
-    seen = window / sequence
-    return layers_share * (seen - 0.5 * seen**2) + (1 - layers_share) * 0.5
+    share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
+    return causal_density(window, share, sequence)

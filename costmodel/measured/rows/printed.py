@@ -28,6 +28,7 @@ _OF_NODES = re.compile(
 )
 _NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IGNORECASE)
 _TIMES_HIDDEN = re.compile(r"(\d+(?:\.\d+)?)\s*[x*]?\s*(?:h|d|hidden|d_model|hidden_size)", re.IGNORECASE)
+_HEADS_OF_KEYS = re.compile(r"(\d+)\s*(?:q(?:uery)?)?\s*[/|]\s*(\d+)(?:\s*(?:kv|key.?value))?(?:\s*heads?)?")
 _EXPERTS_TIMES = re.compile(r"\d+\s*x\s*\d")
 _LONG, _DIGITS = 400, re.compile(r"(\d{40})\d+")  # digits that are no number, and slow to search
 _TOKENS = re.compile(r"tok", re.IGNORECASE)
@@ -58,10 +59,8 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     """The number of a cell and the words that it leaves; the cell itself where it holds no single number."""
     if name == "gpus":
         return _accelerators(cell, row)
-    if name == "kv_heads" and cell.lower() in ("mqa", "multi-query"):
-        return "1", ""
-    if name == "kv_heads" and cell.lower() in ("mha", "multi-head"):
-        return "", ""
+    if name in ("heads", "kv_heads") and (of_heads := _heads(name, cell.lower())):
+        return of_heads
     if name == "params_B" and _EXPERTS_TIMES.match(cell):  # 8x7B is a name
         return "", ""
     times = _TIMES_HIDDEN.fullmatch(cell) if name == "ffn_hidden" else None
@@ -75,6 +74,14 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
         return cell, ""
     rest = _bare(found["rest"])
     return found["number"].strip(), f"context parallel {rest}" if name == "cp" and rest else rest
+
+
+def _heads(name: str, cell: str) -> tuple[str, str] | None:
+    """`MQA`, `MHA`, and heads beside those of keys (`32 / 8 KV`); None where it is none of these."""
+    if name == "kv_heads":
+        return {"mqa": ("1", ""), "multi-query": ("1", ""), "mha": ("", ""), "multi-head": ("", "")}.get(cell)
+    both = _HEADS_OF_KEYS.fullmatch(cell)
+    return (both[1], f"{both[2]} kv heads") if both else None
 
 
 def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
