@@ -204,3 +204,32 @@ def test_layouts_in_words():
         found = read(**(bare | {"notes": notes}))
         assert (found.plan.tensor, found.plan.pipeline, found.plan.data) == (8, 2, 4), notes
         assert "layout" not in found.open
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"gpus": "8 x DGX H100", "hardware": "H100-80GB-SXM"}, {"accelerators": 64}),
+        ({"gpus": "2^6"}, {"accelerators": 64}),
+        ({"seq": "2^11"}, {"sequence": 2048}),
+        ({"global_batch_sequences": "16 x 16"}, {"batch": 256}),
+        ({"global_batch_sequences": "~0.525M tokens"}, {"batch": 256}),
+        ({"micro_batch": "2/GPU"}, {"microbatch": 2}),
+        ({"gpus_per_node": "8 x A100"}, {"accelerators": 64}),
+        ({"gpu_mem_GB": "80GB HBM2e"}, {"accelerators": 64}),
+        ({"recompute": "block 10"}, {"recompute": "full"}),
+    ],
+)
+def test_cells_of_products_powers_and_units(changes, expected):
+    found = read(**changes)
+    got = {
+        "accelerators": found.cluster.accelerators,
+        "sequence": found.workload.sequence,
+        "batch": found.workload.batch,
+    }
+    got |= {"microbatch": found.plan.microbatch, "recompute": found.plan.recompute}
+    assert {name: got[name] for name in expected} == expected
+
+
+def test_some_layers_of_a_stage_are_recomputed_by_block():
+    assert 0 < read(recompute="block 10", pp="1", dp="8", tp="8").plan.recompute_share < 1

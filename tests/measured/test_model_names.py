@@ -71,6 +71,11 @@ PUBLISHED = {
     "Granite 34B Code": (88, 33.7),
     "Falcon LLM 40B": (60, 41.3),
     "XLM-R XXL": (48, 10.7),
+    "ViT-L/16": (24, 0.304),
+    "ViT-H/14": (32, 0.632),
+    "RoBERTa-large": (24, 0.355),
+    "ModernBERT-large": (28, 0.395),
+    "nanoGPT (124M)": (12, 0.124),
 }
 
 
@@ -110,6 +115,14 @@ def test_inferred_layers_are_those_that_stages_divide():
     model = {"model": "own", "params_B": "40", "tp": "1", "dp": "8"}
     assert [layers(read(**OPEN | model | {"pp": "8", "vpp": each}).workload) % 8 for each in ("", "2")] == [0, 0]
     assert read(**OPEN | model | {"pp": "8"}).plan.pipeline == 8
+
+
+def test_small_models_are_narrower_than_large_ones_of_as_many_layers():
+    shapes = [
+        read(**OPEN | {"model": "own", "params_B": size, "tp": "1", "dp": "64"}).workload for size in ("0.35", "30")
+    ]
+    assert 18 <= layers(shapes[0]) <= 26
+    assert 48 <= layers(shapes[1]) <= 60
 
 
 def test_numbers_of_dimensions_as_people_write_them():

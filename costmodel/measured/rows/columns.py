@@ -109,6 +109,9 @@ def as_number(text: str, scaled: float = 1.0, binary: bool = False) -> float | N
         return float(text.replace("_", "x"))  # 1_000 is nobody's number
     except ValueError:
         pass
+    power = re.fullmatch(r"(\d{1,3})\s*(?:\^|\*\*)\s*(\d{1,2})", text)
+    if power:
+        return float(power[1]) ** int(power[2])
     found = re.fullmatch(rf"[~\u2248]?\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*([kmbgt]?)[\s-]*(?:{_UNITS})?", text)
     if not found:
         return None

@@ -29,7 +29,7 @@ _OF_TABLE = dict(
     )
 )
 _RESPELLED = (  # in lower case, as each is written in names of models, files and flavours
-    (r"^[\w.\-]+/(?=\S)", ""),
+    (r"^[\w.\-]+/(?=[^\s\d])", ""),  # an owner; `ViT-L/16` has none
     (r"llama[-_ ]?v(?=[234])", "llama"),
     (r"llama[-_ ]?3(?:[.][13](?!\d)|[-_]?[13](?=[-_ ]))", "llama3"),
     (r"llama[-_ ]?3[-_]?2(?=[-_ ])", "llama3.2"),
