@@ -69,6 +69,10 @@ NAMED = (
     "accelerator,world_size,model,seq-length,global-batch-size,micro-batch-size,tensor-model-parallel-size,"
     "pipeline-model-parallel-size,iteration_time_s",
     "GPU Type,GPU,model,context length,gbs,mbs,tp_size,pp_size,sec/step",
+    "gpuType,numGpus,modelName,seqLen,globalBatchSize,microBatchSize,tensorParallel,pipelineParallel,stepTimeSec",
+    "GPUType,NumGPUs,Model,SeqLen,global batch (sequences),Micro BS,tensor_par,pipeline_par,iter_time",
+    "hw.name,hw.gpus,model.name,model.seq_length,train.global_batch_size,train.micro_batch_size,parallel.tp,parallel.pp,"
+    "train/step_time",
     "Hardware,#-GPUs,Model,Seq Len,Global Batch Sequences,Microbatch,TP size,PP degree,time per iteration (s)",
 )
 
@@ -143,6 +147,17 @@ def test_nodes_dimensions_and_flags_of_software(tmp_path):
         *(32, 1, "full"),
         "megatron-2022",
     )
+
+
+def test_flags_of_software_in_columns_of_their_own(tmp_path):
+    flags = (
+        "use_distributed_optimizer,sequence_parallel,num_layers_per_virtual_pipeline_stage,flash_attn,GPU memory (GB)"
+    )
+    found = read(tmp_path, f"step,{HEADER},{flags}\n100,{ROW},False,True,4,False,64\n")[0]
+    plan = found.plan
+    assert (plan.zero_stage, plan.sequence_parallel, plan.virtual_stages, plan.attention) == (0, True, 4, "unfused")
+    assert found.measured_step_s == 3.5
+    assert found.cluster.accelerator.hbm_bytes == pytest.approx(64 * 2.0**30, rel=0.01)
 
 
 def test_what_another_column_says_too_is_told(tmp_path):

@@ -10,7 +10,7 @@ from costmodel.measured.rows.headers.quantities import seconds, table_unit
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
 
 _RATE = re.compile(
-    r"(?:throughput |speed |train(?:ing)? )*(?:tgs|tps"
+    r"(?:throughput |speed |train(?:ing)? )*(?:tgs|tps|wps"
     r"|(?P<what>tok(?:en)?s?|[ts](?= per s)|samples?|seq(?:uence)?s?|examples?|images?)"
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
@@ -20,6 +20,7 @@ _TO_NOTES = {
     "accumulation": "gradient accumulation {}",
     "local_batch": "local batch size {}",
     "batch": "batch size {}",
+    "virtual_layers": "num layers per virtual pipeline stage {}",
     "notes": "{}",
 }
 _WITH_UNITS = (
@@ -47,9 +48,8 @@ def meaning(name: str) -> Meaning | None:
     """The known column that a name means; None where it is one itself, or none."""
     if name in COLUMN_WORDS or not name.strip():
         return None
-    plain = re.sub(r"[\s_\-]+", "_", name.strip().lower())
-    if plain in _LOWER:
-        return Meaning((_LOWER[plain],))
+    if _plain(name) in _LOWER:
+        return Meaning((_LOWER[_plain(name)],))
     words, unit = _words(name)
     rate = _RATE.fullmatch(words)
     if rate:
@@ -60,20 +60,32 @@ def meaning(name: str) -> Meaning | None:
     of_tokens = re.fullmatch(r"(.*\bbatch\b.*?|gbs)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", f"{words} {unit}".strip())
     if of_tokens and _known(of_tokens[1]) in ("global_batch_sequences", "batch"):
         return Meaning(("batch_tokens",), of_tokens[2] or "")
-    known = _known(words)
+    known = None if words in _NUMBERED and not unit else _known(words)
+    if known is None and re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name):  # of a setting in a section
+        return _of_setting(re.split(r"[./]", name)[-1])
     return None if known is None else Meaning((known,), unit if known in _WITH_UNITS else "")
+
+
+def _of_setting(name: str) -> Meaning | None:
+    return Meaning((name,)) if name in COLUMN_WORDS else meaning(name)
 
 
 def _known(words: str) -> str | None:
     return next((column for column, names in NAMES if re.fullmatch(names, words)), None)
 
 
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_\-]+", "_", name.strip().lower())
+
+
+_NUMBERED = ("step", "iteration", "iter")  # which bare names count
 _LOWER = {name.lower(): name for name in COLUMN_WORDS}
 
 
 def _words(name: str) -> tuple[str, str]:
     """A column's name in plain words, and its unit: in brackets, or behind it (`step_time_ms`)."""
-    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", name.strip()).lower()
+    parted = r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{2})"  # GPUType, numGPUs
+    text = re.sub(parted, " ", name.strip()).lower()
     bracket = re.search(r"[(\[]\s*([^)\]]+)\s*[)\]]\s*$", text)
     text = (text[: bracket.start()] if bracket else text).replace("/", " per ").replace("#", " num ")
     words = " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
@@ -134,7 +146,8 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
     found = understood(tuple(header))
     told = {name: f"as {' and '.join(_COLUMN_OF.get(each, each) for each in found[name].columns)}" for name in found}
     others = (name for name in header if name not in found and meaning(name) is not None)
-    return told | dict.fromkeys(others, "not read, as a known one is there")
+    told |= dict.fromkeys(others, "not read, as a known one is there")
+    return {name: reading for name, reading in told.items() if reading != f"as {_plain(name)}"}  # `GPUs`, `Model`
 
 
 def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
@@ -145,12 +158,14 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
     given.setdefault(column, cell)
 
 
-_COLUMN_OF = {"nodes": "gpus", "batch_tokens": "global_batch_sequences", "zero": "zero_stage_or_fsdp"}
+_COLUMN_OF = {"nodes": "gpus", "batch_tokens": "global_batch_sequences"}
+_COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
 _RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu")
 _COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
 _WORDS_OF_FLAGS = {
     "recompute": {"1": "full", "0": "none"},
     "zero_stage_or_fsdp": {"1": "FSDP", "0": "none"},
+    "sharded_optimizer": {"1": "distributed optimizer", "0": "none"},
     "zero": {str(stage): f"ZeRO-{stage}" for stage in range(4)},
 }
 

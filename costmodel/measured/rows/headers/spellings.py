@@ -1,7 +1,7 @@
 """The names that people give columns, by the known column that each means."""
 
 CHIP = "gpu|accelerator|device|chip|card|npu|tpu|rank|xpu"
-_CHIPS = "gpus|accelerators|devices|chips|cards|npus|tpus|ranks|xpus|gcds|cores"
+_CHIPS = "gpus|accelerators|devices|chips|cards|npus|tpus|ranks|xpus|gcds|cores|procs|processes|workers"
 _HOST = "node|host|server|machine|instance|vm"
 _PER = r"(?:per|a|each)"
 _DEGREE = r"(?: (?:size|degree|dim|ways?|world size|ranks))?"
@@ -14,7 +14,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("gpus_per_node", rf"(?:{_CHIPS}) {_PER} (?:{_HOST})|nproc per node|ntasks per node|local world size"),
     ("nodes", rf"(?:{_NUMBER} )?(?:nodes|hosts|servers|machines|instances)|nnodes|node count"),
     ("gpu_mem_GB", rf"vram|hbm(?: size| capacity)?|(?:{CHIP}) mem(?:ory)?(?: size| capacity)?"),
-    ("hardware", r"hw|hardware(?: (?:type|name))?"),
+    ("hardware", r"(?:hw|hardware)(?: (?:type|name))?"),
     ("hardware", rf"(?:{CHIP}|machine|instance|node|system)(?: (?:type|model|name|sku))"),
     ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster"),
     ("interconnect_note", r"interconnect|network|fabric|nics?|inter ?node (?:network|bandwidth|links?)"),
@@ -39,6 +39,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("seq", r"max length|max target length|block size|n ctx|tokens per sequence"),
     ("batch_tokens", r"(?:global )?(?:batch|bs)(?: size)?(?: in)? tokens|gbs tokens"),
     ("batch_tokens", r"tokens (?:per|a) (?:global )?(?:batch|step|iter\w*)"),
+    ("global_batch_sequences", r"(?:global|total|train) ?(?:batch|bs)(?: size)?(?: in)? (?:sequences|seqs|samples)"),
     ("global_batch_sequences", r"b|gbs|global (?:train )?(?:batch|bs|bsz)(?: ?size)?|global ?batch ?size"),
     ("global_batch_sequences", r"total (?:train )?batch(?: size)?|train batch size|effective batch(?: size)?"),
     ("global_batch_sequences", r"(?:sequences|samples|seqs) per (?:step|batch|iteration)"),
@@ -50,16 +51,18 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("accumulation", r"ga|gas|(?:grad(?:ient)?s? )?acc(?:um(?:ulation)?)?(?: steps?)?"),
     ("accumulation", r"num (?:accumulation|acc) steps"),
     ("batch", r"batch(?: ?size)?|bs|bsz"),
-    ("tp", rf"tp{_DEGREE}|(?:tensor|model)(?: model)?(?: parallel(?:ism)?)?{_DEGREE}|mp{_DEGREE}"),
+    ("tp", rf"tp{_DEGREE}|(?:tensor|model)(?: model)?(?: par(?:allel(?:ism)?)?)?{_DEGREE}|mp{_DEGREE}"),
     ("tp", r"tensor mp size"),
-    ("pp", rf"pp{_DEGREE}|pipe(?:line)?(?: model)?(?: parallel(?:ism)?)?{_DEGREE}|pipeline stages"),
+    ("pp", rf"pp{_DEGREE}|pipe(?:line)?(?: model)?(?: par(?:allel(?:ism)?)?)?{_DEGREE}|pipeline stages"),
     ("pp", rf"(?:{_NUMBER} )?stages"),
-    ("cp", rf"cp{_DEGREE}|context(?: model)? parallel(?:ism)?{_DEGREE}|ring degree"),
-    ("dp", rf"dp{_DEGREE}|data(?: model)? parallel(?:ism)?{_DEGREE}|(?:{_NUMBER} )?replicas"),
-    ("ep", rf"ep{_DEGREE}|expert(?: model)? parallel(?:ism)?{_DEGREE}"),
-    ("vpp", rf"vpp{_DEGREE}|vp|virtual pipeline(?: model)?(?: parallel(?:ism)?)?{_DEGREE}|virtual stages"),
+    ("cp", rf"cp{_DEGREE}|context(?: model)? par(?:allel(?:ism)?)?{_DEGREE}|ring degree"),
+    ("dp", rf"dp{_DEGREE}|data(?: model)? par(?:allel(?:ism)?)?{_DEGREE}|(?:{_NUMBER} )?replicas"),
+    ("ep", rf"ep{_DEGREE}|expert(?: model)? par(?:allel(?:ism)?)?{_DEGREE}"),
+    ("vpp", rf"vpp{_DEGREE}|vp|virtual pipeline(?: model)?(?: par(?:allel(?:ism)?)?)?{_DEGREE}|virtual stages"),
     ("vpp", r"interleave(?:d)?(?: stages)?"),
     ("sp", r"sp|sequence parallel(?:ism)?"),
+    ("sharded_optimizer", r"(?:use )?(?:distributed|dist|sharded) opt(?:im(?:izer)?)?"),
+    ("virtual_layers", r"num layers per virtual pipeline stage"),
     ("zero", r"zero(?: (?:stage|level))?|deepspeed stage"),
     ("zero_stage_or_fsdp", r"shard(?:ing)?(?: (?:strategy|type|mode))?|fsdp(?: (?:strategy|type|mode))?"),
     ("zero_stage_or_fsdp", r"data parallel(?:ism)? (?:type|mode)"),
@@ -83,7 +86,10 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("measured_step_s", r"(?:elapsed )?time per iteration|iter(?:ation)? (?:time )?s|s it"),
     ("measured_step_s", r"ms (?:it|iter(?:ation)?|step)|milliseconds per (?:step|iteration)"),
     ("measured_mfu", r"mfu|model flops? utili[sz]ation"),
-    ("measured_tflops_per_gpu", rf"(?:model |achieved |measured )?t(?:era)?flops?(?: s)?(?: per)?(?: (?:{CHIP}))?"),
+    (
+        "measured_tflops_per_gpu",
+        rf"(?:model |achieved |measured )?t(?:era)?flops?(?:(?: per)? s(?:ec)?)?(?: per)?(?: (?:{CHIP}))?",
+    ),
     ("measured_tflops_per_gpu", r"throughput tflops?.*"),
     (
         "measured_mem_GB",
