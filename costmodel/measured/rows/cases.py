@@ -26,7 +26,7 @@ from costmodel.measured.rows.models import check_sizes, workload
 from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, stack_of
 from costmodel.measured.rows.printed import plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
-from costmodel.measured.rows.refusals import other_than_pretraining
+from costmodel.measured.rows.words import other_than_pretraining
 from costmodel.models import map_operators
 from costmodel.specs import plain as plain_name
 from costmodel.specs import read_rows

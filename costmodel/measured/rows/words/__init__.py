@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.words.grammar import said as said
     from costmodel.measured.rows.words.links import between_nodes as between_nodes
     from costmodel.measured.rows.words.links import inside as inside
+    from costmodel.measured.rows.words.refusals import other_than_pretraining as other_than_pretraining
     from costmodel.measured.rows.words.spelling import numbered as numbered
 
 door.hang(__name__)

@@ -3,7 +3,8 @@
 import functools
 import re
 
-from costmodel.measured.rows.words import Table, kinds, said
+from costmodel.measured.rows.words import kinds
+from costmodel.measured.rows.words.grammar import Table, said
 
 
 @functools.lru_cache(maxsize=4096)
