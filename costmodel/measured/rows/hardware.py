@@ -87,7 +87,7 @@ def _machine(
     parts: int,
     power_w: float | None,
 ) -> Machine:
-    sheet = other_accelerator(name)
+    sheet = other_accelerator(name, memory_gb)
     cluster_name, family = _known(name, memory_gb, printed) if sheet is None else (sheet["like"], sheet["family"])
     cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
     if sheet is not None:
