@@ -30,9 +30,9 @@ COUNTED = {
 }
 """How each source counts: attention whole or under its mask, and times how much."""
 OTHERWISE = ("SFT packed", "GPT-OSS", "BLOOM-like 20B")
-"""Packed examples attend to themselves alone (printed are 6 N and 2 to 4 % of the attention). GPT-OSS is printed with two
-matrices an expert where it has three, and without its windows (4.53 GFLOP a token over six, 4.56 counted so, 5.45 with
-both). Of the single node of BLOOM a sixth less is printed than the rule says: not explained."""
+"""Packed examples attend to themselves alone: 6 N and 2 to 4 % of the attention are printed. GPT-OSS is printed with
+two matrices an expert, not three, and without its windows: 4.53 GFLOP a token over six, 4.56 counted so, 5.45 as
+it is. The old estimate of BLOOM's rows leaves out the vocabulary, a sixth of eight layers."""
 
 
 @functools.cache
