@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from costmodel.measured.rows.headers import measured
 from costmodel.specs import show
 
 NO_WORDS = ("0", "0.0", "no", "n", "false", "off", "none", "disabled", "disable", "unused", "without")
@@ -108,6 +109,9 @@ def as_number(text: str, scaled: float = 1.0, binary: bool = False) -> float | N
         return float(text.replace("_", "x"))  # 1_000 is nobody's number
     except ValueError:
         pass
+    power = re.fullmatch(r"(\d{1,3})\s*(?:\^|\*\*)\s*(\d{1,2})", text)
+    if power:
+        return float(power[1]) ** int(power[2])
     found = re.fullmatch(rf"[~\u2248]?\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*([kmbgt]?)[\s-]*(?:{_UNITS})?", text)
     if not found:
         return None
@@ -129,12 +133,9 @@ def measured_step_s(row: Mapping[str, str]) -> float | None:
 
 
 def lenient(row: Mapping[str, str], name: str) -> float | None:
-    """A number above zero, or None for anything else: of columns that no prediction reads."""
-    try:
-        value = float(row.get(name) or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value > 0 else None
+    """A number above zero in the unit of its column, or None for anything else: of columns that no prediction reads."""
+    value = measured(name, row.get(name) or "")
+    return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
 def words(row: Mapping[str, str], *names: str) -> str:
