@@ -233,3 +233,13 @@ def test_cells_of_products_powers_and_units(changes, expected):
 
 def test_some_layers_of_a_stage_are_recomputed_by_block():
     assert 0 < read(recompute="block 10", pp="1", dp="8", tp="8").plan.recompute_share < 1
+
+
+@pytest.mark.parametrize(
+    ("note", "between", "within"),
+    [("10 GbE", 0.15625, 300), ("25GbE between nodes", 0.390625, 300), ("dual-rail EDR 100Gb/s", 3.125, 300)]
+    + [("PCIe only, 200 Gb/s per GPU", 25, 32), ("no NVLink; 8x200 Gb/s IB", 25, 32)],
+)  # fmt: skip
+def test_slow_links_and_nodes_without_nvlink(note, between, within):
+    tiers = read(hardware="A100-80GB-SXM", interconnect_note=note).cluster.tiers
+    assert [tier.bandwidth_bytes_per_s / 1e9 for tier in (tiers[-1], tiers[0])] == pytest.approx([between, within])

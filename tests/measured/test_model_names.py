@@ -1,9 +1,13 @@
 """Models by the names that people write: layers and parameters as published."""
 
+import csv
+import re
+
 import pytest
 
 from costmodel.inputs import layers, parameters
 from costmodel.measured.rows.names import known_dimensions, rough_sizes
+from costmodel.specs import DATA
 from tests.support.row_by_hand import read, refused
 
 OPEN = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "params_B"), "")
@@ -100,6 +104,21 @@ def test_models_of_fewer_layers(model, expected):
 def test_no_model_is_taken_for_another_version(model):
     assert known_dimensions(model) == {} or "mini" in model
     assert model.endswith("flash") or "not known by name" in refused(**OPEN | {"model": model})
+
+
+def _named_sizes():
+    with (DATA / "dimensions.csv").open() as table:
+        names = [name for row in csv.DictReader(table) for name in row["name"].split("|")]
+    found = ((name, re.search(r"(?:^|-)(\d+(?:\.\d+)?)([bmt])(?:-|$)", name)) for name in names)
+    found = ((name, size) for name, size in found if not re.search(r"17b|gemma-(?:1\.1-)?7b", name))  # of other counts
+    return [(name, float(size[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[size[2]]) for name, size in found if size]
+
+
+@pytest.mark.parametrize(("model", "expected"), _named_sizes())
+def test_dimensions_make_as_many_parameters_as_the_name_says(model, expected):
+    """Within what names are rounded by, which is much of 1B to 3B."""
+    rounded = 7e8 if expected in (1e9, 2e9, 3e9) else 3e7
+    assert parameters(read(**OPEN | {"model": model}).workload) == pytest.approx(expected, rel=0.11, abs=rounded)
 
 
 def test_a_mixture_is_no_dense_model_of_that_name():

@@ -92,6 +92,8 @@ def test_columns_by_other_names(tmp_path, header):
     + [("tokens/s", '"299,593"'), ("Throughput (tokens/sec)", "299593"), ("tok/s/gpu", "4681.14")]
     + [("TPS/GPU", "4681.1")]
     + [("samples/s", "73.142857"), ("samples/sec/GPU", "1.1428571"), ("Throughput (S/s)", "73.142857")]
+    + [("steps/sec", "0.285714"), ("k tokens/s", "299.593"), ("tokens/s", "299.6k")]
+    + [("step_time_mean", "3.5 \u00b1 0.1")]
     + [("tokens/day", "25884847543"), ("Tokens / sec / GPU", "4681.143")],
 )  # fmt: skip
 def test_results_in_their_units(tmp_path, column, cell):
@@ -147,6 +149,16 @@ def test_nodes_dimensions_and_flags_of_software(tmp_path):
         *(32, 1, "full"),
         "megatron-2022",
     )
+
+
+def test_a_batch_of_a_rank_that_is_accumulated_is_a_microbatch(tmp_path):
+    header = HEADER.replace("global_batch_sequences,micro_batch", "bs/gpu,grad acc")
+    assert figures(read(tmp_path, f"{header}\n{ROW.replace('256,1', '2,8')}\n")[0])[:4] == (64, 256, 4096, 2)
+
+
+def test_a_family_and_its_size_in_two_columns(tmp_path):
+    found = read(tmp_path, f"{HEADER},params\n{ROW.replace('Llama-2-7B', 'llama3')},70B\n")[0]
+    assert layers(found.workload) == 80
 
 
 def test_flags_of_software_in_columns_of_their_own(tmp_path):

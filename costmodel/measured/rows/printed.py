@@ -19,7 +19,7 @@ _NUMBERS = (
 _AMONG_WORDS = re.compile(
     r"(?!none|no\b|not\b)(?:[a-z][a-z _\-]*?[\s=:\-]*)?"  # MBS=, top-
     r"(?P<number>[~\u2248]?\s*\d+(?:,\d{3})*(?:\.\d+)?\s*(?:[kmbgt]|gi?b)?)\b"
-    r"(?P<rest>\s*[(\[;+].*|\s*/\s*[a-z].*|,?\s+(?!or\b|to\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
+    r"(?P<rest>\s*[(\[;+].*|\s*/\s*[a-z].*|,?\s+(?!or\b|to\b|then\b|later\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
     re.IGNORECASE,
 )
 _OF_NODES = re.compile(
@@ -37,12 +37,15 @@ _TIMES_HIDDEN = re.compile(
 )
 _HEADS_OF_KEYS = re.compile(r"(\d+)\s*(?:q(?:uery)?)?\s*[/|]\s*(\d+)(?:\s*(?:kv|key.?value))?(?:\s*heads?)?")
 _EXPERTS_TIMES = re.compile(r"\d+\s*x\s*\d")
+_LONG, _DIGITS = 400, re.compile(r"(\d{40})\d+")  # what is no name and no number is slow to search
 _TOKENS = re.compile(r"tok", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what a column's number does not count
 
 
 def plain(row: Mapping[str, str]) -> Mapping[str, str]:
     """The row with numbers alone in the columns of numbers, and what else stands there in its notes."""
+    if any(len(cell or "") > _LONG for cell in row.values()):
+        row = {name: _shortened(name, cell or "") for name, cell in row.items()}
     cells = {name: " ".join((row.get(name) or "").split()) for name in _NUMBERS}
     worded = {name: cell for name, cell in cells.items() if cell and not _is_number(cell)}
     block = _BLOCK.fullmatch((row.get("recompute") or "").strip())
@@ -56,6 +59,10 @@ def plain(row: Mapping[str, str]) -> Mapping[str, str]:
         given[name], rest = _read(name, cell, given)
         words += [rest] if rest else []
     return given | {"notes": "; ".join(word for word in words if word)}
+
+
+def _shortened(name: str, cell: str) -> str:
+    return cell[:_LONG] if name in ("hardware", "model") else _DIGITS.sub(r"\1", cell)
 
 
 @functools.lru_cache(maxsize=4096)

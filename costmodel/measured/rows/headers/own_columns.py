@@ -10,7 +10,7 @@ from costmodel.measured.rows.headers.quantities import seconds, table_unit
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
 
 _RATE = re.compile(
-    r"(?:throughput |speed |train(?:ing)? )*(?:tgs|tps|wps"
+    r"(?:throughput |speed |train(?:ing)? )*(?:(?P<scale>[km]) )?(?:tgs|tps|wps"
     r"|(?P<what>tok(?:en)?s?|[ts](?= per s)|samples?|seq(?:uence)?s?|examples?|images?)"
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
@@ -53,7 +53,7 @@ def meaning(name: str) -> Meaning | None:
     words, unit = _words(name)
     rate = _RATE.fullmatch(words)
     if rate:
-        return Meaning((_rate(rate),), rate["time"] or "s")
+        return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
     several = re.split(r"[\s/,x|-]+", re.sub(r"[()\[\]]", "", name.lower()).strip())
     if len(several) > 1 and set(several) <= set(_DEGREES):
         return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
@@ -115,6 +115,8 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     ):  # of what is there then
         cell = (row[name] or "").strip()
         first, *others = target.columns
+        if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):
+            first = "micro_batch"
         if others:
             _put_several(given, target.columns, cell)
         elif first in _TO_NOTES:
@@ -160,7 +162,7 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
 
 _COLUMN_OF = {"nodes": "gpus", "batch_tokens": "global_batch_sequences"}
 _COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
-_RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu")
+_RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
 _COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
 _WORDS_OF_FLAGS = {
     "recompute": {"1": "full", "0": "none"},
@@ -194,13 +196,15 @@ def _put_several(given: dict[str, str], columns: tuple[str, ...], cell: str) -> 
 
 def _step_s(given: Mapping[str, str], rate: str, cell: str, unit: str) -> str:
     """Seconds of a step from a rate, where its row says how much a step is; nothing where it does not."""
-    value, batch = _plain_number(cell), _plain_number(given.get("global_batch_sequences") or "")
+    *scale, time = unit.split() or ["s"]
+    value, batch = _plain_number(f"{cell}{''.join(scale)}"), _plain_number(given.get("global_batch_sequences") or "")
     sequence, chips = _plain_number(given.get("seq") or ""), _chips(given)
-    amount = batch if rate.startswith("samples") else batch and sequence and batch * sequence
+    of_sequences = batch if rate.startswith("samples") else batch and sequence and batch * sequence
+    amount = 1.0 if rate == "steps" else of_sequences
     each = chips if rate.endswith("per_gpu") else 1.0
     if not (value and amount and each):
         return ""
-    return f"{amount * seconds(unit) / (value * each):.7g}"
+    return f"{amount * seconds(time) / (value * each):.7g}"
 
 
 def _chips(given: Mapping[str, str]) -> float | None:
@@ -211,9 +215,9 @@ def _chips(given: Mapping[str, str]) -> float | None:
 
 def _plain_number(cell: str) -> float | None:
     """A plain number, with its thousands; None for anything else."""
-    text = cell.strip().replace(",", "")
+    found = re.fullmatch(r"(.*?\d\.?)\s*([km]?)", cell.strip().replace(",", "").lower())
     try:
-        value = float(text)
+        value = float(found[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[found[2]] if found else 0.0
     except ValueError:
         return None
     return value if value > 0 else None
