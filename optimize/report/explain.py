@@ -143,8 +143,7 @@ def _memory_table(explanation: Explanation) -> Table:
     rows["outside"] = [sum(both) for both in zip(rows["outside"], buffers, strict=True)]  # one row: no tensors
     for name, row in rows.items():
         if any(row):
-            also = ", buffers" if name == "outside" else ""
-            table.add_row(f"{memory_words(name)}{also}", *map(_gib, row))
+            table.add_row("driver, buffers" if name == "outside" else memory_words(name), *map(_gib, row))
     limit_bytes = explanation.breakdown.limit_bytes
     table.add_row("peak", *(_gib(stage.peak_bytes) for stage in shown), style="bold")
     table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.peak_bytes) for stage in shown))
