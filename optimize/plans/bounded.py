@@ -17,7 +17,7 @@ from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry
 from optimize.plans.evaluation import values_of
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.plans.row_bounds import in_order_of_bounds, least_value
 from optimize.plans.runner_ups import fits_by_stage
 
 _FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with
@@ -72,7 +72,7 @@ def best_below(
 def _bound(whole: Lattice, row: int, value: PlanValue) -> float:
     if whole.floor_s is None or value.function is not None:
         return -math.inf
-    return value.least(float(whole.floor_s[row]), 0.0)
+    return least_value(whole, value, float(whole.floor_s[row]))
 
 
 def _rows_of(

@@ -16,7 +16,7 @@ from optimize.lattice import CHUNK, Chunk, Lattice
 from optimize.plans.best import Best, Entry, cells_of_rows
 from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy, promising
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import flop_bound_s
+from optimize.plans.row_bounds import flop_bound_s, least_value
 
 COMPILE_FROM = 600_000
 """Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
@@ -134,15 +134,14 @@ def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
     if value.function is not None:
         return -np.inf
     if lattice.floor_s is None:
-        return value.least(products_s := flop_bound_s(lattice), products_s)
+        return least_value(lattice, value, flop_bound_s(lattice))
     return _row_floor(lattice, value, int(np.searchsorted(lattice.ends, number * CHUNK, side="right")))
 
 
 def _row_floor(lattice: Lattice, value: PlanValue, row: int) -> float:
     """A lower bound of the values of a row and of all that follow it."""
     assert lattice.floor_s is not None
-    products_s = flop_bound_s(lattice) if value.loads is not None else 0.0
-    return value.least(float(lattice.floor_s[row]), products_s)
+    return least_value(lattice, value, float(lattice.floor_s[row]))
 
 
 def chunk_count(lattice: Lattice) -> int:

@@ -19,6 +19,7 @@ from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
 from costmodel.formulas import OpCounts, Pipeline, around, counts, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
+from optimize.plans.plan_values import PlanValue
 from optimize.question import products_s
 
 _ROWS = 8_192
@@ -221,6 +222,11 @@ def flop_bound_s(lattice: Lattice) -> float:
     workload, cluster = numbers_of(lattice.workload, lattice.cluster, float)
     point = lattice.points_of_rows(np.array([0]), np.float64)
     return SAFE * products_s(workload, cluster, point) / cluster.accelerators
+
+
+def least_value(lattice: Lattice, value: PlanValue, step_s: Scalar) -> Any:
+    """What no plan of a lattice is worth less than that takes so many seconds: its products keep units busy."""
+    return value.least(step_s, flop_bound_s(lattice) if value.loads is not None and len(lattice) else 0.0)
 
 
 def in_order_of_bounds(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> Lattice:
