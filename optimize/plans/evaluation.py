@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
 _MANY = 16_384  # plans from which their rows are bounded anew, with the schedules and the overlap that they have
-_BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
+_BLOCK_BYTES = 65_536  # of a field of the points of one NumPy evaluation: its intermediates stay in the cache
 _EXACT = Exact(np)
 _FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]
 
@@ -66,14 +66,20 @@ def _evaluated(
     """What a function says of the points of many plans, block by block."""
     workload, cluster = numbers_of(lattice.workload, lattice.cluster, dtype)
     parts = []
-    for start in range(0, len(indices), _BLOCK):
-        points = points_of(indices[start : start + _BLOCK], dtype)
+    for own in _blocks(indices, dtype):
+        points = points_of(own, dtype)
         with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_in_lattice`
             parts.append(of(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
     if not parts:
         return Cost(step_s=np.empty(0), peak_bytes=np.empty(0), second_bytes=np.empty(0))
     whole = [[np.broadcast_to(getattr(part, name), np.shape(part.step_s)) for part in parts] for name in _FIELDS]
     return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
+
+
+def _blocks(indices: np.ndarray, dtype: Any) -> Iterator[np.ndarray]:
+    """So many at a time as are evaluated together."""
+    size = _BLOCK_BYTES // np.dtype(dtype).itemsize
+    return (indices[start : start + size] for start in range(0, len(indices), size))
 
 
 def _as(dtype: Any) -> Callable[[Any], Any]:
@@ -110,8 +116,8 @@ def fast_families(
 def _least_paid(lattice: Lattice, value: PlanValue, first: np.ndarray) -> np.ndarray:
     """Values that no plan of some families is below, with the draw of units that are busy with nothing recomputed."""
     parts = [np.empty(0)]
-    for start in range(0, len(first), _BLOCK):
-        points = _with_recompute(lattice, "none", first[start : start + _BLOCK], np.float64)
+    for own in _blocks(first, np.float64):
+        points = _with_recompute(lattice, "none", own, np.float64)
         parts.append(value.least_of_points(lattice.workload, lattice.cluster, points))
     return np.concatenate(parts)
 
@@ -195,8 +201,7 @@ def fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
 def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
     """Seconds that plans take at least which differ from these in schedule and recompute."""
     (workload, cluster), parts = numbers_of(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
-    for start in range(0, len(indices), _BLOCK):
-        own = indices[start : start + _BLOCK]
+    for own in _blocks(indices, np.float64):
         fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))
         point = _with_recompute(lattice, "none", own, np.float64)
         point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)

@@ -88,31 +88,34 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
 
     `known` holds what was evaluated.
     """
-    found, parts = _glanced(parts, value)
+    found, asked = _glanced(parts, value)
     if each := _of_each(found, parts):
         yield each
-    for name, part in ((name, part) for name, own in parts.items() for part in own):
+    for name, part in asked:
         best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
         found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
         yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
-        found[name] = _best_of(name, parts[name], value, reached, known) or found.get(name)
+        own = [part for other, part in asked if other == name]
+        found[name] = _best_of(name, own, value, reached, known) or found.get(name)
         yield _of_each(found, parts)
 
 
 def _glanced(
     parts: Mapping[str, list[Part]], value: PlanValue
-) -> tuple[dict[str, Found | None], dict[str, list[Part]]]:
-    """The best that a glance shows of each framework, and its lattices in the order of what it shows of them."""
+) -> tuple[dict[str, Found | None], list[tuple[str, Part]]]:
+    """The best that a glance shows of each framework, and all lattices in the order of what it shows of them."""
     known = {id(part): part for own in parts.values() for _, part in own}
     seen = dict(zip(known, glance(list(known.values()), value), strict=True))
-    order = {name: sorted(own, key=lambda part: seen[id(part[1])][0]) for name, own in parts.items()}
-    found: dict[str, Found | None] = {}
-    for name, own in order.items():
-        plans = ((seen[id(part)], part) for _, part in own if seen[id(part)][0] < math.inf)
-        found[name] = next((best for best, part in plans if is_answer(best[1], part, told_by(name, part))), None)
-    return found, order
+    asked = [(name, part) for name, own in parts.items() for part in own]
+    asked.sort(key=lambda pair: seen[id(pair[1][1])][0])
+    found: dict[str, Found | None] = dict.fromkeys(parts)
+    for name, (_, part) in asked:
+        best = seen[id(part)]
+        if found[name] is None and best[0] < math.inf and is_answer(best[1], part, told_by(name, part)):
+            found[name] = best
+    return found, asked
 
 
 def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]]) -> dict[str, Found]:
