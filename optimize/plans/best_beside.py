@@ -19,12 +19,21 @@ from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precisio
 from optimize.launch import FRAMEWORKS
 from optimize.plans import exhaustive
 from optimize.plans.bounded import Found, is_answer, ordered
-from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
+from optimize.plans.evaluation import (
+    MARGIN,
+    bytes_of,
+    fast_families,
+    fits,
+    in_order,
+    least_value,
+    some_points,
+    values_of,
+)
 from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
-from optimize.plans.row_bounds import in_order_of_bounds, least_value
+from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 

@@ -14,9 +14,9 @@ from costmodel.specs import violations
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry
-from optimize.plans.evaluation import values_of
+from optimize.plans.evaluation import least_value, values_of
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import in_order_of_bounds, least_value
+from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
 
 _FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with

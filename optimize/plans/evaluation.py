@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
+from costmodel import Exact, Scalar, map_leaves
 from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import any_schedule_s, fill_of, least_s, least_value, numbers_of
+from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, least_s, numbers_of
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
@@ -85,6 +85,11 @@ def _blocks(indices: np.ndarray, dtype: Any) -> Iterator[np.ndarray]:
 def _as(dtype: Any) -> Callable[[Any], Any]:
     """Numbers as numbers of a type; arrays have it already."""
     return lambda leaf: leaf if np.ndim(leaf) else dtype(leaf)
+
+
+def least_value(lattice: Lattice, value: PlanValue, step_s: Scalar) -> Any:
+    """What no plan of a lattice is worth less than that takes so many seconds: its products keep units busy."""
+    return value.least(step_s, flop_bound_s(lattice) if value.loads is not None and len(lattice) else 0.0)
 
 
 def fast_families(

@@ -14,9 +14,9 @@ from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES
 from optimize.lattice import CHUNK, Chunk, Lattice
 from optimize.plans.best import Best, Entry, cells_of_rows
-from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy, promising
+from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy, least_value, promising
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import flop_bound_s, least_value
+from optimize.plans.row_bounds import flop_bound_s
 
 COMPILE_FROM = 600_000
 """Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
@@ -102,7 +102,7 @@ def sparing(
         if done is not None:
             unseen = np.inf if stop == count else _row_floor(lattice, value, stop)
             done(stop, dataclasses.replace(best, unseen=unseen))
-    return best if best.top or reached < np.inf else search(lattice, value, top, done=done)
+    return best
 
 
 def _limits(best: Best, top: int, reached: float, cells: np.ndarray, several: bool) -> tuple[float, np.ndarray]:
@@ -122,11 +122,13 @@ def _limits(best: Best, top: int, reached: float, cells: np.ndarray, several: bo
 
 def _proved(lattice: Lattice, value: PlanValue, number: int, best: Best, top: int) -> bool:
     """Whether no plan from this chunk on can be among the best few or a simpler one: too slow, or none that fits."""
-    if lattice.floor_s is None or not best.top:
+    if lattice.floor_s is None:
         return False
     least = floor(lattice, value, number)
+    if least == np.inf or len(best.top) < top:
+        return least == np.inf
     reached = max(best.top[-1].value, best.top[0].value * (1 + SIMPLER_WITHIN))
-    return least == np.inf or (len(best.top) >= top and least > reached * (1 + MARGIN))
+    return least > reached * (1 + MARGIN)
 
 
 def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
@@ -182,12 +184,11 @@ MAKERS: dict[bool, Callable[[Lattice], Evaluate]] = {False: in_numpy, True: comp
 def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:
     """The best few of one chunk that may stand beside `best`."""
     values, share = value(chunk, costs), chunk.lattice.needed(costs.peak_bytes, costs.second_bytes)
-    sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
+    sure = np.flatnonzero(share <= 1 - MARGIN)
     return Best(
         top=_top(chunk, values, share, value, best, top),
         cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]),
         levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]),
-        least_memory=Entry(float(share[lightest]), int(chunk.indices[lightest])),
         evaluated=len(chunk),
         fitting=int(np.count_nonzero(share <= 1)),
     )
