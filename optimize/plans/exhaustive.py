@@ -75,8 +75,8 @@ def sparing(
 ) -> Best:
     """What `search` finds below `reached`, of plans alone that no bound dismisses (`promising`).
 
-    Rows stand in the order of their bounds. The best few and the simpler ones are the same; of shapes, `SHAPES` are
-    known, unless nobody asks for them. `done(rows, best)` is called now and then.
+    Rows stand in the order of their bounds. The best few are the same; of shapes, `SHAPES` are known, and
+    the simpler ones are the same, unless nobody asks for them. `done(rows, best)` is called now and then.
     """
     evaluate, best, start = in_numpy(lattice), Best(), 0
     cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST if reached == np.inf else _AT_ONCE
@@ -84,7 +84,7 @@ def sparing(
     if len(lattice) > FEW and reached == np.inf:
         glanced = min(_FIRST, len(lattice) // 8)
         some = Chunk(lattice, np.unique(np.linspace(0, min(len(lattice), _AMONG) - 1, glanced).astype(np.int64)))
-        glance = _best_of(some, evaluate(some), value, best, top)
+        glance = _best_of(some, evaluate(some), value, best, top, shapes)
     while start < count:
         overall, limits = _limits(best.merged(glance, top), top, reached, cells[start:], shapes)
         least = _row_floor(lattice, value, start)
@@ -97,7 +97,7 @@ def sparing(
             indices = promising(lattice, np.arange(start, stop), value, limits[: stop - start])
         if len(indices):
             chunk = Chunk(lattice, indices)
-            best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+            best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top, shapes), top)
         start, size = stop, min(8 * size, _AT_ONCE)
         if done is not None:
             unseen = np.inf if stop == count else _row_floor(lattice, value, stop)
@@ -181,14 +181,14 @@ MAKERS: dict[bool, Callable[[Lattice], Evaluate]] = {False: in_numpy, True: comp
 """Evaluation in compiled batches, or not."""
 
 
-def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:
-    """The best few of one chunk that may stand beside `best`."""
+def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int, groups: bool = True) -> Best:
+    """The best few of one chunk that may stand beside `best`, and of its groups, where somebody asks for them."""
     values, share = value(chunk, costs), chunk.lattice.needed(costs.peak_bytes, costs.second_bytes)
     sure = np.flatnonzero(share <= 1 - MARGIN)
     return Best(
         top=_top(chunk, values, share, value, best, top),
-        cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]),
-        levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]),
+        cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]) if groups else {},
+        levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]) if groups else {},
         evaluated=len(chunk),
         fitting=int(np.count_nonzero(share <= 1)),
     )
