@@ -302,8 +302,9 @@ def find_plan(
     modules computed again, a second memory. No framework needs to launch it, and beside the lattice nothing is compared
     by a function. A plan fits where it does so with the probability `margin`, by how far predictions of memory were off
     on measured runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched
-    (a set among its values: any of its members); with `unrestricted` the answer says what they cost. Raises
-    `CommandError` where no plan is legal (bad input), or none fits (infeasible).
+    (a set among its values: any of its members); with `unrestricted` the answer says what they cost. Its `gap` is of
+    what is searched; `not_searched` names other legal plans. Raises `CommandError` where no plan is legal (bad input),
+    or none fits (infeasible).
     """
     job, given = (workload, cluster), dict(fixed or {})
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "search": search, "margin": margin}

@@ -15,11 +15,12 @@ from optimize.clusters.genes import Genes
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
 from optimize.clusters.mixes.boxes import Planes, bounded, everything, halves
-from optimize.clusters.mixes.job_plans import JobRows, plan_set, rows_of_job
+from optimize.clusters.mixes.job_plans import JobRows, plan_set
 from optimize.clusters.mixes.progress import Mixed, MixProgress
 from optimize.clusters.mixes.search import products_bound, search_mix
 from optimize.clusters.mixes.shared import Shared, Valued
 from optimize.clusters.mixes.sweep import Sweep
+from optimize.lattice.counts import lattice_of_counts
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.question.asked import design_problem
@@ -109,12 +110,18 @@ def test_nothing_is_below_the_bound_of_a_search_by_night(seed):
     check_search(seed, 15.0)
 
 
+def rows_of_job(problem: Problem, job: Job, count: int) -> JobRows:
+    """The rows of a job on a count, every microbatch of each, with the options that they have."""
+    fixed = {**problem.fixed, "domain": problem.domain}
+    return JobRows(problem, job, *lattice_of_counts(job.workload, problem.machine, fixed, np.array([count])))
+
+
 def bound_of_count(problem: Problem, known: Mixed, target: float, seconds: float) -> float:
     """The bound of the count of `known`, near whose hardware tangents are taken, aimed at a target."""
     count, share = known.accelerators, 0.03
     best = dataclasses.replace(known, log_value=target - math.log1p(-share))
     progress = MixProgress(problem=problem, best=best, log_bounds={count: products_bound(problem, count)})
-    rows = [rows_of_job(problem, job, np.array([count])) for job in problem.jobs]
+    rows = [rows_of_job(problem, job, count) for job in problem.jobs]
     tilts, pools = open_counts(progress, rows, best.log_value + CAP)
     raise_bounds(progress, tilts, pools, share, Finder(progress, 0), time.monotonic() + seconds)
     return progress.log_bounds[count]

@@ -89,6 +89,23 @@ def test_whose_batch_it_is():
         ("g6.48xlarge", {}, 121, 24, 8),
         ("RTX TITAN", {}, 130.5, 24, 8),
         ("RTX PRO 6000", {}, 503.8, 96, 8),
+        ("NVIDIA L4 24GB", {}, 121, 24, 8),
+        ("H100 PCIe 80GB (NVLink bridge)", {}, 756, 80, 8),
+        ("H200 SXM NVLink", {}, 989, 140.4, 8),
+        ("DGX A100 640GB", {}, 312, 80, 8),
+        ("DGX A100 320GB", {}, 312, 40, 8),
+        ("GH200 (120GB)", {"gpus_per_node": "1"}, 989, 96, 1),
+        ("V100 16G", {}, 125, 15.8, 8),
+        ("V100S-PCIE-32GB", {}, 130, 32, 8),
+        ("V100-SXM2-32GB", {}, 125, 31.7, 8),
+        ("RTX 3090 Ti", {}, 80, 24, 8),
+        ("RTX 6000 Blackwell", {}, 503.8, 96, 8),
+        ("NVIDIA A10 24 GB", {}, 125, 24, 8),
+        ("Tesla T4", {}, 65, 16, 8),
+        ("P100-PCIE-16GB", {}, 18.7, 16, 8),
+        ("NVIDIA H800 PCIe", {}, 756, 80, 8),
+        ("Summit", {"gpus_per_node": "6"}, 125, 15.8, 6),
+        ("Moore Threads MTT S4000", {}, 100, 48, 8),
     ],
 )
 def test_machines_by_their_names(hardware, changes, tflop_per_s, gib, domain):
@@ -97,6 +114,14 @@ def test_machines_by_their_names(hardware, changes, tflop_per_s, gib, domain):
     assert chip.peak_16bit_flop_per_s == pytest.approx(1e12 * tflop_per_s, rel=0.003)
     assert chip.hbm_bytes == pytest.approx(2.0**30 * gib, rel=0.01)
     assert found.plan.domain == domain
+
+
+@pytest.mark.parametrize("hardware", ["Cerebras CS-3", "Groq LPU", "SambaNova SN40L", "GPU", ""])
+def test_accelerators_that_nobody_describes_are_refused_in_one_line(hardware):
+    reason = refused(**OPEN | {"hardware": hardware})
+    assert reason.startswith("`hardware` is ")
+    assert "expected one such as H100-80GB-SXM" in reason
+    assert "\n" not in reason
 
 
 def test_a_memory_of_96_gb_is_no_power_cap():
@@ -120,7 +145,7 @@ def test_models_by_other_names(model, parameters_b):
 def test_no_size_tells_the_shape_of_experts(model):
     """An unknown mixture of experts without its dimensions is no dense model of as many parameters."""
     sizes = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "params_B")
-    assert "`layers` is empty" in refused(**OPEN | dict.fromkeys(sizes, "") | {"model": model})
+    assert "expected `layers` and `hidden`, `experts`" in refused(**OPEN | dict.fromkeys(sizes, "") | {"model": model})
 
 
 @pytest.mark.parametrize("hardware", ["trn1.32xlarge", "trn2.48xlarge"])

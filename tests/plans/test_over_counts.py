@@ -164,7 +164,7 @@ def test_the_best_that_some_framework_can_launch():
     assert found.value == pytest.approx(min(alone.values()), rel=1e-9)
     assert best_of_all is not None
     assert found.value >= best_of_all.value * (1 - 1e-12)
-    assert [", " in ranked.reason for ranked in found.plans] == [True, False]  # two terms, then what is lost to it
+    assert ["+" in ranked.reason for ranked in found.plans] == [False, True]  # two terms, then what is lost to them
     assert found.restriction is not None
     assert each.keys() == alone.keys()
     for name, (value, plan) in each.items():

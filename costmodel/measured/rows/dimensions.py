@@ -1,49 +1,39 @@
 """Dimensions that a row does not print: those of the model it names, or what the others and the parameters leave."""
 
-import functools
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
-from costmodel.measured.rows.columns import Columns
+from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.job_sizes import told_sequence
+from costmodel.measured.rows.names import SIZES, known_dimensions, rough_sizes
 from costmodel.measured.rows.words import said
-from costmodel.specs import DATA, read_rows, read_tables
+from costmodel.specs import show
 
-_SIZES = (
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_size",
-    "ffn_hidden",
-    "gated_ffn",
-    "vocab",
-    "tied",
-    "experts",
-    "topk",
-)
-_OF_TABLE = dict(
-    zip(
-        _SIZES,
-        "layers hidden heads key_value_heads head_size ffn gated vocabulary tied experts top_k".split(),
-        strict=True,
-    )
-)
 _GATED = re.compile(
     r"llama|mistral|mixtral|qwen|deepseek|gemma|yi-|phi-?[34]|kimi|moonlight|olmo|internlm|baichuan|palm"
 )
-_MIXTURE = re.compile(r"moe\b|mixture|experts?\b|\d+x\d|a\d+(?:\.\d+)?b\b|dbrx|switch|glam|gshard|arctic")
+_MIXTURE = re.compile(
+    r"moe\b|mixture|experts?\b|\d+x\d|a\d+(?:\.\d+)?b\b|dbrx|switch|glam|gshard|arctic|grok|jamba|longcat|mini-?max"
+    r"|deepseek-?v[2-9]|kimi|\bling\b|\bring\b|\bstep-?[3-9]|ernie-?4\.5-(?:300|424|21|28)b|hunyuan-(?:large|a)|qwen3-next"
+)
 _OTHER_TOKENS = ("another|other|different tokenizer", "another|other|different vocabulary|vocab")
 _HEAD, _WIDEST = 128, 2**17
-_TYPICAL_ASPECT = 128.0  # width over layers: GPT-3 and Llama have 96 to 210
+_ASPECTS = ((0.8e9, 56.0), (3e9, 80.0))  # width over layers below so many parameters: GPT-3 XL has 85, medium 43
+_TYPICAL_ASPECT = 128.0  # of larger ones: GPT-3 and Llama have 96 to 210
+_LAYERS_OF_IT = re.compile(
+    r"\b(\d+)[\s\-]*(?:(?:transformer|decoder|hidden)[\s\-]*)?(?:layers?|l)\b(?!\s*(?:dense|moe))"
+)
+_NEAR = 0.1  # of layers: what sizes are rounded by, and vocabularies leave open
+_ANOTHER_SIZE = 2.2  # times as many parameters as the known model has, or as few: another model of its family
 
 
 def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:
     """The row with all its dimensions, and what was taken from where; words count before names."""
-    given = {name: columns.text(name) for name in (*_SIZES, "seq")}
+    given = {name: columns.text(name) for name in (*SIZES, "seq")}
     given |= {name: str(int(facts[name])) for name in ("layers", "kv_heads") if name in facts and not given[name]}
+    of_it = _LAYERS_OF_IT.search(columns.text("model").lower())  # 4 layers of Llama 3 8B
+    given["layers"] = given["layers"] or (of_it[1] if of_it else "")
     assumed: list[str] = []
     told = None if given["seq"] else told_sequence(columns, facts)
     if told:
@@ -62,58 +52,32 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
 
 def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str]:
     """The dimensions of the model by its name; none where the row's own say that it is another."""
-    known = known_dimensions(columns.text("model"))
+    known = known_dimensions(columns.text("model")) or _of_family(columns)
     for name in ("hidden", "heads"):
         if given[name] and known and columns.number(name) != float(known[name]):
             return {}
+    told = None if given["layers"] else _parameters(columns)
+    if (
+        known
+        and "experts" not in known
+        and not columns.count("experts")
+        and _MIXTURE.search(columns.text("model").lower())
+    ):
+        return {}
+    if told and known and all(abs(math.log(told / size)) > math.log(_ANOTHER_SIZE) for size in rough_sizes(known)):
+        return {}
     if said(columns.text("notes"), _OTHER_TOKENS):
         known = {name: size for name, size in known.items() if name != "vocab"}
     return known
 
 
-@functools.lru_cache(maxsize=4096)
-def known_dimensions(model: str) -> Mapping[str, str]:
-    """The columns of a model that is known by name, among the shipped models or in data/dimensions.csv."""
-    name, found = normal_name(model), ""
-    for key in _dimensions():
-        ending = r"(?=$|\D|\d[\d.]*b)" if key[-1].isdigit() else ""  # a size may follow a version
-        if len(key) > len(found) and re.search(rf"(?<![a-z0-9]){re.escape(key)}{ending}", name):
-            found = key
-    return _dimensions().get(found, {})
-
-
-def normal_name(model: str) -> str:
-    """The name of a model without blanks, dashes, owners and dates, in one of its spellings."""
-    name = re.sub(r"^[\w.\-]+/(?=\S)", "", model.lower())
-    name = re.sub(r"llama[-_ ]?3\.[13](?!\d)", "llama3", name)
-    name = re.sub(r"gpt[-_ ]?[23](?=[-_ ]\d)", "gpt", name)
-    name = re.sub(r"^ds[-_ ]?v(?=[23])|deepseek[-_ ]?v(?=[23])", "deepseek-v", name)
-    name = re.sub(r"deepseek[-_ ]?r1(?!.*distill)", "deepseek-v3", name)
-    name = re.sub(r"olmo[-_ ]?2[-_ ]?\d{4}", "olmo2", name)
-    name = re.sub(r"[-_ ]moe(?=[-_ ])", "", name)
-    name = "bloom-176b" if name == "bloom" else name
-    return re.sub(r"[\s_\-]+", "", re.sub(r"\s*\(.*", "", name))
-
-
-@functools.cache
-def _dimensions() -> Mapping[str, Mapping[str, str]]:
-    known: dict[str, Mapping[str, str]] = {}
-    for row in read_rows(DATA / "dimensions.csv", needed=("name", "hidden")):
-        assert not isinstance(row, str), row
-        known[normal_name(row["name"])] = {name: row[name] for name in (*_SIZES, "seq") if row[name]}
-    for name, table in read_tables("models").items():
-        if table.get("family", "decoder") in ("decoder", "moe", "encoder") and "hidden" in table:
-            known[normal_name(name)] = _as_columns(table)
-    whole = {re.sub(r"(?<=\db)a\d+b$", "", name): sizes for name, sizes in known.items()}  # `Qwen3 235B`
-    return whole | known
-
-
-def _as_columns(table: Mapping[str, Any]) -> dict[str, str]:
-    sizes = {name: table.get(key) for name, key in _OF_TABLE.items()} | {"seq": table.get("sequence")}
-    sizes["gated_ffn"] = int(bool(table.get("gated") or "experts" in table))
-    sizes["ffn_hidden"] = table.get("expert_ffn", table.get("ffn"))
-    sizes["kv_heads"] = table.get("key_value_heads", table["heads"])
-    return {name: str(size) for name, size in sizes.items() if size is not None}
+def _of_family(columns: Columns) -> Mapping[str, str]:
+    """The dimensions of a family whose size another column says (`Llama 3` and 70)."""
+    family, size = columns.text("model"), columns.number("params_B")
+    if not family or not size or re.search(r"\d[bm]\b", family.lower()):
+        return {}
+    sizes = dict.fromkeys(f"{each:g}" for each in (size, round(size), int(size), round(size, 1)))
+    return next((known for each in sizes if (known := known_dimensions(f"{family} {each}b"))), {})
 
 
 def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:
@@ -126,17 +90,50 @@ def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:
     of_experts = (columns.count("ep") or 1) > 1 or _MIXTURE.search(columns.text("model").lower()) is not None
     mixture = of_experts and not columns.count("experts")  # whose shape no size tells
     if (hidden is None or layers is None) and (size is None or mixture):
-        return {} if columns.text("gated_ffn") else {"gated_ffn": str(int(gated))}
-    hidden = hidden or _width(size or 0.0, layers, _vocabulary(columns))
-    ffn = columns.count("ffn_hidden") or (math.ceil(8 * hidden / 3 / 256) * 256 if gated else 4 * hidden)
-    each = 4.0 * hidden**2 + (3.0 if gated else 2.0) * hidden * ffn * (columns.count("experts") or 1)
-    layers = layers or max(1, round(((size or 0.0) - (1 + gated) * _vocabulary(columns) * hidden) / each))
+        raise RowError(_unknown(columns, mixture))
+    layers, hidden, ffn = _shape(columns, size or 0.0, gated)
     heads = columns.count("heads") or max(1, hidden // _HEAD)
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "ffn_hidden": ffn, "gated_ffn": int(gated)}
     new = {name: str(value) for name, value in sizes.items() if not columns.text(name)}
     told = [f"{name} {cell}" for name, cell in new.items() if name != "gated_ffn"]
     assumed.extend([f"{', '.join(told)}: a common shape of this size"] if told else [])
     return new
+
+
+def _shape(columns: Columns, size: float, gated: bool) -> tuple[int, int, int]:
+    """Layers, width and feed-forward: what is printed of them, and the rest of a common shape of this size, in layers
+    that the printed stages divide evenly where some are near."""
+    vocabulary, printed = _vocabulary(columns), columns.count("layers")
+    hidden = columns.count("hidden") or _width(size, printed, vocabulary)
+    ffn, each = _feed_forward(columns, hidden, gated)
+    layers = (size - (1 + gated) * vocabulary * hidden) / each
+    even = _even(layers, columns)
+    if printed or even == max(1, round(layers)):
+        return printed or even, hidden, ffn
+    hidden = columns.count("hidden") or _width(size, even, vocabulary)
+    return even, hidden, _feed_forward(columns, hidden, gated)[0]
+
+
+def _even(layers: float, columns: Columns) -> int:
+    """The next number of layers that the virtual stages, or else the stages, divide evenly, or else the next one."""
+    stages, virtual = columns.count("pp") or 1, columns.count("vpp") or 1
+    near = (each * max(1, round(layers / each)) for each in (stages * virtual, stages))
+    return next((even for even in near if abs(even - layers) < _NEAR * layers), max(1, round(layers)))
+
+
+def _feed_forward(columns: Columns, hidden: int, gated: bool) -> tuple[int, float]:
+    """Its width, and the parameters of a layer."""
+    ffn = columns.count("ffn_hidden") or (math.ceil(8 * hidden / 3 / 256) * 256 if gated else 4 * hidden)
+    return ffn, 4.0 * hidden**2 + (3.0 if gated else 2.0) * hidden * ffn * (columns.count("experts") or 1)
+
+
+def _unknown(columns: Columns, mixture: bool) -> str:
+    """What would have to be printed of a model that no name and no size makes known."""
+    name, lacking = columns.text("model"), [size for size in ("layers", "hidden") if not columns.text(size)]
+    told = f"{show(name)}, which is not known by name" if name else "empty"
+    return f"`model` is {told}; expected {' and '.join(f'`{size}`' for size in lacking)}" + (
+        ", `experts` and `ffn_hidden` of this mixture" if mixture else ", or `params_B`"
+    )
 
 
 def _is_gated(columns: Columns) -> bool:
@@ -165,7 +162,9 @@ def _parameters(columns: Columns) -> float | None:
 def _width(size: float, layers: int | None, vocabulary: float) -> int:
     """The multiple of 128 whose decoder of so many layers, or of a typical aspect, comes nearest to the size."""
 
+    aspect = next((aspect for below, aspect in _ASPECTS if size < below), _TYPICAL_ASPECT)
+
     def parameters(hidden: float) -> float:
-        return 12.0 * (layers or hidden / _TYPICAL_ASPECT) * hidden**2 + vocabulary * hidden
+        return 12.0 * (layers or hidden / aspect) * hidden**2 + vocabulary * hidden
 
     return min(range(_HEAD, _WIDEST, _HEAD), key=lambda hidden: abs(math.log(parameters(hidden) / max(size, 1.0))))

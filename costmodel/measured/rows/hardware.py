@@ -10,7 +10,7 @@ from costmodel.measured.rows.other_accelerators import as_other, divided, host_o
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
-from costmodel.specs import load_cluster
+from costmodel.specs import load_cluster, show
 
 # The first pattern that is found in the hardware's name, without blanks and dashes: cluster and family of parameters.
 _KNOWN = (
@@ -23,9 +23,9 @@ _KNOWN = (
     (r"h100.*(hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
     (r"h100|p5\.|a3mega|a3high|^eos", "h100", "h100"),
     (r"a100.*80g", "a100-80gb", "a100"),
-    (r"a100.*40g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
+    (r"a100.*(?<!\d)40g|a100.*320g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
     (r"a100|p4de\.|nd96amsr|a2ultra|^selene", "a100-80gb", "a100"),
-    (r"v100|p3(?:dn)?\.|dgx1$|^summit", "v100", "v100"),
+    (r"v100|p3(?:dn)?\.|dgx1v?$|^summit", "v100", "v100"),
     (r"^dgx2$", "v100-16", "v100"),
     (r"mi300", "mi300x", "mi300x"),
     (r"mi325", "mi325x", "mi325x"),
@@ -46,7 +46,7 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
     accelerators = columns.needed("gpus")
     if accelerators > 2**24:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
-    name = re.sub(r"[\s\-]", "", columns.text("hardware").lower())
+    name = squeezed(columns.text("hardware"))
     memory_gb, per_node = columns.number("gpu_mem_GB"), columns.count("gpus_per_node")
     printed = f"{columns.text('hardware')} | {columns.row.get('gpus')}"
     parts = parts_of(name, printed, columns.text("notes"), memory_gb, per_node, accelerators)
@@ -64,6 +64,17 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
     )
 
 
+def squeezed(hardware: str) -> str:
+    """The name of an accelerator without blanks, dashes and makers; a comma parts what follows of its memory."""
+    name = re.sub(r"[\s\-,(]+(\d+\s*gi?b?\b)", r",\1", _MAKERS.sub("", hardware.lower()))
+    return re.sub(r"[\s\-]", "", name)
+
+
+_MAKERS = re.compile(
+    r"\b(?:nvidia|tesla|geforce|amd|instinct|intel|habana|huawei|google|cloud|aws|moore threads|mtt)\b"
+)
+
+
 @functools.lru_cache(maxsize=4096)
 def _machine(
     name: str,
@@ -76,14 +87,14 @@ def _machine(
     parts: int,
     power_w: float | None,
 ) -> Machine:
-    sheet = other_accelerator(name)
+    sheet = other_accelerator(name, memory_gb)
     cluster_name, family = _known(name, memory_gb, printed) if sheet is None else (sheet["like"], sheet["family"])
     cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
     if sheet is not None:
         cluster = as_other(cluster, sheet)
     cluster = _capped(divided(cluster, parts), power_w)
     if parts == 1:
-        cluster = _of_size(cluster, memory_gb or _gigabytes(printed) or (16.0 if name.startswith("p3.") else None))
+        cluster = _of_size(cluster, memory_gb or _gigabytes(printed) or (16.0 if _SMALL.match(name) else None))
     cluster = _in_racks(dataclasses.replace(cluster, accelerators=float(accelerators)), name)
     if family == "tpu":
         found = _torus(cluster, family, note, sharding, accelerators, parts)
@@ -109,13 +120,23 @@ _USUAL = 1.1  # labels are capacities in GB or GiB, before or after what the dri
 _OTHER = 0.4  # below it the figure is of another memory
 _SEVERAL = 1.9  # beyond it the figure is of a node, or of both chips of a board
 _REPORTED = 0.995  # of GiB on the label: 81,559 MiB of 80
+_SMALL = re.compile(r"p3\.|summit")  # machines of V100 with 16 GB
 _V100_16 = 16160 / 16384  # data/accelerators.toml, v100-16gb
 
 
 def _gigabytes(printed: str) -> float | None:
     """What the name of an accelerator says of its memory (`A100 64GB` of Leonardo, `H100 64GB` of MareNostrum 5)."""
-    found = re.search(r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)", printed)  # neither Gb nor a `GB200`
-    return float(found[1]) if found else None
+    found = _MEMORY.search(printed)
+    if found is None or ("GH200" in printed.upper() and found[1] in _OF_GRACE):
+        return None
+    return float(found[1] or found[2])
+
+
+_MEMORY = re.compile(
+    r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)"  # neither Gb nor a `GB200`
+    r"|(?<![\dx])(?=(?:16|32|40|64|80|96|141|192)[Gg]\b)(\d+)"
+)
+_OF_GRACE = ("120", "240", "480")  # GB of the processor beside it
 
 
 def _of_size(cluster: Cluster, memory_gb: float | None) -> Cluster:
@@ -150,7 +171,8 @@ def _known(name: str, memory_gb: float | None, printed: str) -> tuple[str, str]:
             if cluster.startswith("a100") and (memory_gb == 40 or (memory_gb == 80 and "perlmutter" in name)):
                 return f"a100-{memory_gb:g}gb", family
             return cluster, family
-    raise RowError(f"`hardware` is {printed!r}; no figures of this accelerator are known")
+    told = f"is {show(printed)}; no figures of this accelerator are known" if printed else "is empty"
+    raise RowError(f"`hardware` {told}; expected one such as H100-80GB-SXM, MI300X, TPU v5p or Trainium 2")
 
 
 def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node: int | None, joined: bool) -> Machine:

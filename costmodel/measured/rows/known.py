@@ -1,10 +1,8 @@
 """The machine behind the name that a driver gives its devices."""
 
-import re
-
 from costmodel.inputs import Cluster
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.hardware import machine
+from costmodel.measured.rows.hardware import machine, squeezed
 from costmodel.measured.rows.other_accelerators import other_accelerator
 
 _RENAMED = (("v6 lite", "v6e"), ("TPU7x", "TPU v7x"))
@@ -15,7 +13,7 @@ def known_cluster(device: str, accelerators: int, per_node: int) -> Cluster | No
     for theirs, ours in _RENAMED:
         device = device.replace(theirs, ours)
     cells = {"hardware": device, "gpus": str(accelerators), "gpus_per_node": str(per_node)}
-    if other_accelerator(re.sub(r"[\s\-]", "", device.lower())) is not None:
+    if other_accelerator(squeezed(device)) is not None:
         return None  # its links are not known
     try:
         cluster = machine(Columns(cells)).cluster

@@ -7,9 +7,9 @@ from typing import Any
 
 from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.dimensions import normal_name
-from costmodel.measured.rows.words import meanings, said
-from costmodel.models import Latent, decoder, moe_decoder
+from costmodel.measured.rows.names import normal_name
+from costmodel.measured.rows.words import chosen, kinds, said
+from costmodel.models import Latent, causal_density, decoder, encoder_decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
 
 Facts = Mapping[str, float]
@@ -28,11 +28,13 @@ _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (
 # on five layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every
 # second layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
+_PLAIN_QUERIES = dataclasses.replace(_LATENT, query_rank=None)  # of Moonlight and DeepSeek-V2-Lite
 _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("deepseekv3", {"latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
+    ("deepseekv2lite", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("deepseekv2", {"latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("kimik2", {"latent": _LATENT, "dense_layers": 1, "ffn": 18432, "shared_experts": 1}),
-    ("moonlight", {"latent": _LATENT, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
+    ("moonlight", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
     ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
     ("qwen3", {"head_size": 128}),
     ("gemma3", {"head_size": 256, "window": 1024, "window_share": 5 / 6}),
@@ -42,6 +44,14 @@ _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("llama417b128e", {"dense_layers": 24, "ffn": 16384, "shared_experts": 1}),
     ("llama4", {"shared_experts": 1}),
     ("glm4.5air", {"head_size": 128, "dense_layers": 1, "ffn": 10944, "shared_experts": 1}),
+    ("deepseekmoe", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
+    ("deepseek16b", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
+    ("qwen257b", {"shared_experts": 8}),
+    ("qwen1.5a2.7b", {"shared_experts": 4}),
+    ("hunyuanlarge", {"shared_experts": 1}),
+    ("hunyuana52b", {"shared_experts": 1}),
+    ("ernie4.521b", {"dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
+    ("dots.llm1", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("glm4.", {"head_size": 128, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),
 )
 
@@ -50,7 +60,10 @@ def workload(columns: Columns, facts: Facts, habits: Habits) -> tuple[Workload, 
     """The workload and what was assumed for it."""
     by_name = _by_name(columns.text("model"))
     shared, assumed = _shared(columns, facts, by_name)
-    if columns.count("experts"):
+    if said(columns.text("model"), kinds.TWO_STACKS):
+        builder, own = encoder_decoder, _two_stacks(columns, shared)
+        shared = {name: size for name, size in shared.items() if name != "key_value_heads"}
+    elif columns.count("experts"):
         builder, own = moe_decoder, _expert_keywords(columns, facts, by_name)
         assumed += () if columns.count("topk") or facts.get("top_k") else (f"{own['top_k']} experts of one token",)
     else:
@@ -80,11 +93,15 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
     if too_large:
         raise RowError(f"`{too_large[0]}` is {sizes[too_large[0]]}; expected at most {_LARGEST}")
     gated, vocabulary, assumed = bool(columns.flag("gated_ffn")), columns.count("vocab"), ()
-    model, encoder = columns.text("model"), said(columns.text("model"), meanings.ENCODERS)
+    model, encoder = columns.text("model"), said(columns.text("model"), kinds.ENCODERS)
+    partly = chosen(model, kinds.PARTLY_KNOWN)
+    of_pictures = said(model, (*kinds.VISION, *kinds.DIFFUSION))
     if vocabulary is None:
-        vocabulary = _CLASSES if said(model, meanings.VISION) else _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
+        vocabulary = _CLASSES if of_pictures else _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
         assumed = (f"vocabulary {vocabulary}",)
     assumed += ("attention without a causal mask: an encoder",) if encoder else ()
+    assumed += (str(partly),) if partly else ()
+    encoder = encoder or said(model, kinds.DIFFUSION)
     printed = int(facts.get("head_size", 0)) or columns.count("head_size") or by_name.get("head_size")
     keywords = {
         "layers": sizes["layers"],
@@ -98,6 +115,30 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
         "causal_density": 1.0 if encoder else _density(columns, facts, by_name),
     }
     return keywords, assumed
+
+
+def check_sizes(columns: Columns) -> None:
+    """Models of which columns hold the most need them: no name of theirs fills in what is missing."""
+    model, names = columns.text("model"), ("layers", "hidden", "heads")
+    about = chosen(model, kinds.PARTLY_KNOWN)
+    missing = [name for name in names if not columns.text(name)]
+    if about and missing:
+        raise RowError(f"`{missing[0]}` is empty; expected an integer above 0: {model!r} is no decoder alone")
+
+
+def _two_stacks(columns: Columns, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Encoder and decoder of as many layers as the row says, of each or of both: what comes nearer to the parameters.
+
+    The target is a quarter of the sequence, as in T5 (Raffel et al. 2020, section 3.1.4: 512 and 114 tokens).
+    """
+    hidden, ffn, gated = columns.needed("hidden"), columns.needed("ffn_hidden"), bool(columns.flag("gated_ffn"))
+    inner, size = shared["heads"] * shared["head_size"], columns.number("params_B")
+    of_layer = 6.0 * hidden * inner + (3.0 if gated else 2.0) * hidden * ffn  # in the mean of both sides
+    each = shared["layers"]
+    if size and each > 1 and 1e9 * size < 1.5 * each * of_layer + shared["vocabulary"] * hidden:
+        each //= 2
+    target = max(1, shared["sequence"] // 4)
+    return {"ffn": ffn, "gated": gated, "layers": each, "decoder_sequence": target, "relative_buckets": 32}
 
 
 def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,14 +178,10 @@ def _tied(columns: Columns, gated: bool) -> bool:
 
 
 def _density(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> float:
-    r"""Share of the score matrix that the mask leaves.
-
-    One half, or under a window of $w$ (of the sequence) $w - w^2 / 2$ on the layers that have it, in the layers' mean.
-    """
+    """Share of the score matrix that the mask leaves."""
     sequence = columns.needed("seq")
     # a window that the notes only name is a quarter of the sequence: an assumption
     printed = int(facts.get("window", 0)) or sequence // 4
     window = by_name.get("window", printed if facts.get("sliding_window") else 0)
-    layers_share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
-    seen = window / sequence
-    return layers_share * (seen - 0.5 * seen**2) + (1 - layers_share) * 0.5
+    share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
+    return causal_density(window, share, sequence)

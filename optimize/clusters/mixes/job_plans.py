@@ -26,7 +26,7 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, RecomputeRow, Workload
 from optimize.hardware import tangents_of_rows
-from optimize.lattice import Families, Lattice, cheapest, lattice_of_counts, with_options
+from optimize.lattice import Families, Lattice, cheapest, with_options
 from optimize.plans import any_schedule_s
 from optimize.question import RATES, Job, Problem, Tangents
 
@@ -99,12 +99,6 @@ class JobRows:
         columns = self.columns(rows)
         own = {**fixed, **self.lattice.fixed}
         return JobRows(self.problem, self.job, *with_options(self.job.workload, self.problem.machine, own, columns))
-
-
-def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRows:
-    """The rows of a job on the counts of a mix, every microbatch of each, with the options that they have."""
-    fixed = {**problem.fixed, "domain": problem.domain}
-    return JobRows(problem, job, *lattice_of_counts(job.workload, problem.machine, fixed, counts_of_all))
 
 
 def of_steps(at: Tangents, steps: np.ndarray) -> Tangents:
