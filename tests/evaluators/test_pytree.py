@@ -25,7 +25,7 @@ from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.workload import Workload
-from costmodel.pytree import by_identity, map_leaves
+from costmodel.pytree import map_leaves
 from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from tests.support.builders import small_moe
@@ -205,20 +205,3 @@ def test_import_order(code):
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(costmodel.__file__).parent
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_what_is_made_of_the_same_objects_is_made_once():
-    made = []
-
-    @by_identity(2)
-    def pair(first, second):
-        made.append((first, second))
-        return [first, second]
-
-    one, equal, other = [1.0], [1.0], [2.0]
-    assert pair(one, other) is pair(one, other)
-    assert pair(equal, other) is not pair(one, other)
-    assert len(made) == 2
-    assert pair(other, one) == [[2.0], [1.0]]  # the third: all are forgotten
-    assert pair(one, other) == [[1.0], [2.0]]
-    assert len(made) == 4
