@@ -57,6 +57,7 @@ SAID = {
         "optimizer state offloaded? no",
         "{activation checkpointing with CPU offload of the checkpoints|checkpoint offload to CPU}",
     ),
+    ("offload_weights", 0.0): ("ZeRO-Offload keeps {FP32 master parameters|master weights} and the update on the CPU",),
     ("offload_weights", 1.0): (
         "{parameters|weights} {and optimizer states |}offloaded to {CPU|the host}",
         "{CPU|host} offload of parameters",
@@ -65,20 +66,28 @@ SAID = {
     + ("FA2, core attention recomputed",),
     ("attention", "flash_3"): ("+12% over FA2 by using FA3", "FA3 {instead of|rather than|vs.} FA2")
     + ("FA3, 8% faster than FA2",),
-    ("attention", "unfused"): ("without flash attention (sdpa math backend)", "SDPA with the math backend"),
-    ("precision", "bf16"): ("8-bit AdamW", "{8-bit|FP8} optimizer states", "FP8 was not used", "BF16 instead of FP8"),
+    ("attention", "unfused"): ("without flash attention (sdpa math backend)", "SDPA with the math backend")
+    + ("plain bmm + softmax",),
+    ("precision", "bf16"): ("8-bit AdamW", "{8-bit|FP8} optimizer states", "FP8 was not used", "BF16 instead of FP8")
+    + ("FP8 {left for|is for} future work",),
     ("precision", "fp8_tensor"): ("1.35x faster than BF16 thanks to FP8", "speedup of 1.3x over BF16 due to FP8"),
     ("recompute", "full"): (
         "rematerialization per layer",
         "{layers|blocks} are {recomputed|checkpointed}",
         "{8 of 48 layers|each block} {are|is} recomputed",
+        "activation checkpointing full per repo script",
     ),
+    ("context", 8): ("ulysses 4 x ring 2", "USP: Ulysses degree 4, ring attention degree 2"),
+    ("pipeline", 2): ("8T x 2P x 4D", "pipeline {of depth|depth} 2, TP 8", "8T/2P/4D"),
+    ("overlap_data", False): ("--overlap-grad-reduce not set",),
     ("recompute", "selective"): ("sel. recompute", "sel recompute"),
     ("recompute_share", 0.25): ("12 of 48 layers are recomputed", "a quarter of the layers is recomputed"),
     ("data_shard", 16): ("FSDP, hybrid: 16 GPUs per shard group", "HSDP with 16 ranks in each sharding group"),
-    ("zero_stage", 1): ("sharding stage1", "{DeepSpeed|deepspeed} stage{-|_| }1", "Distributed optimizer yes, FSDP no"),
+    ("zero_stage", 1): ("{dist|distributed} {opt|optim|optimizer}", "sharding stage1")
+    + ("{DeepSpeed|deepspeed} stage{-|_| }1", "Distributed optimizer yes, FSDP no"),
     ("zero_stage", 2): ("sharding stage{-| |}2", "DeepSpeed stage{-| }2"),
-    ("microbatch", 1): ("FSDP, local batch of one sequence", "FSDP, a single sample per GPU"),
+    ("microbatch", 1): ("single-sequence micro-batches", "FSDP, local batch of one sequence")
+    + ("FSDP, a single sample per GPU",),
     ("loss", "fused"): ("FSDP, fused CE{| from flash-attn| kernel}",),
     ("loss", "chunked"): ("FSDP, {fused linear CE|chunked CE|cut CE}{| kernel}",),
 }  # fmt: skip

@@ -67,6 +67,8 @@ def _general_offload(facts: Mapping[str, float]) -> dict[str, float]:
 
 def _numbers(text: str) -> dict[str, float]:
     found = {name: number(text, phrases) for name, phrases in meanings.NUMBERS.items()}
+    if found["ulysses"] and found["ring"]:  # heads and sequences are both divided
+        found["context"] = found["ulysses"] * found["ring"]
     undivided = [name for name, words in meanings.ABSENT.items() if not found[name] and absent(text, words)]
     return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
 

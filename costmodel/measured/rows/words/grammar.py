@@ -205,7 +205,7 @@ _NOT_AFTER = re.compile(
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
-    r"|not (?:used|enabled|applied|on|active|in use))"
+    r"|not (?:used|enabled|applied|on|active|in use|set|passed)|(?:left )?for (?:the )?future|planned\b)"
 )
 _OPEN_BEFORE = re.compile(
     r"\b(?:whether|if|maybe|perhaps|possibly|unknown|available|may|can|no (?:mention|word|information|details?)"
@@ -214,7 +214,7 @@ _OPEN_BEFORE = re.compile(
 _OPEN_AFTER = re.compile(
     r"\b(?:not|never|nowhere|un)[\s\-]*(?:re)?(?:stated|printed|given|listed|known|specified|mentioned|transcribed|read"
     r"|reported|named|disclosed|published|described|shown|found|clear)|\b(?:unclear|available|optional|possible|varied)\b"
-    r"|\bassumed from\b|\bper (?:repo|preset|config|script)|\b(?:settings?|columns?|flags?) (?:from|per|as)\b"
+    r"|\bassumed from\b|\b(?:settings?|columns?|flags?) (?:from|per|as)\b"
     r"|\bfrom (?:conf|preset)"
 )
 _SWITCHED = re.compile(

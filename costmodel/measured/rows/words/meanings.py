@@ -89,7 +89,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
-        "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
+        "full*|whole|entire|complete captur*|training? iteration|step & graph*|captur*",
         "graph* & full|whole|entire iteration|step|model",
         "scope full|whole|entire iteration|step",
     ),
@@ -132,13 +132,13 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "num|number of? micro_batch* #",
         "micro_batch* number|count #",
         "micro num #",
-        "# gradient|grad? accum* step*",
+        "# gradient|grad? accum*",
         "accum* over # step*|micro_step*|micro_batch*",
         "# micro_batches",
         "micro_batches~ #",
     ),
     "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",
-        "micro_batches~ of # sequence*|sample*"),
+        "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch"),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
@@ -173,6 +173,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pp size|degree? #",
         "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
+        "pipeline|pp parallel*? of? depth #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
         f"pp|pipeline_parallel*|pipelined {_ACROSS} stage*|node*|host*|server*|gpu*|device*",
@@ -194,6 +195,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
+    "ulysses": ("ulysses sp|sequence_parallel*? size|degree? #", "# way? ulysses"),
+    "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
 })  # fmt: skip
@@ -232,7 +235,7 @@ SHARDINGS = (
     ("zero optimi*? stage? 0", 0),
     ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
-    ("zero optimi*? stage? 1|i", 1), ("distributed|sharded fused? optimizer|adam*", 1),
+    ("zero optimi*? stage? 1|i", 1), ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
     ("optimizer state? is|are? shard*|partition*", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
     ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
@@ -265,7 +268,7 @@ OPTIMIZERS = (
 """Optimizers by name; of several the one that has the matrices (Muon leaves Adam the embeddings)."""
 
 DISPATCHERS = (
-    ("all_gather & dispatch*", "all_gather"), ("all_to_all|a2a & dispatch*", "all_to_all"),
+    ("all_gather & dispatch*", "all_gather"),
 )  # fmt: skip
 """What sends tokens to their experts."""
 
@@ -312,7 +315,8 @@ ATTENTIONS = (
     ("te", "flash_3"), ("transformer engine", "flash_3"),
     ("flash|flash_attention|flash_attn", "flash"), ("fused attention", "flash"), ("memory efficient", "flash_2"),
     ("unfused", "unfused"), ("naive|vanilla|standard|math|core attention|attn", "unfused"),
-    ("fused? scaled? masked? softmax", "unfused"),
+    ("fused|scaled|masked scaled? masked? softmax", "unfused"), ("softmax & dropout|kernel", "unfused"),
+    ("bmm|baddbmm", "unfused"),
 )  # fmt: skip
 """Attention kernels by name; `flash` is the one that the software calls."""
 

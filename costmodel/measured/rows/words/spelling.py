@@ -21,6 +21,7 @@ def spelt(text: str) -> str:
     text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = numbered(in_english(text))
     text = re.sub(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)", r"\1", text)
+    text = re.sub(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b", r"\1s", text)
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
     return _degrees(_CHANGED.sub("", text))
 
@@ -43,12 +44,14 @@ _SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])")
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
 _GLUED = re.compile(r"(?<![\w.])(?:(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
+_TURNED = re.compile(r"(?<![\w.])\d+[tpdce]p?(?:\s*[x/,\-]\s*\d+[tpdce]p?)+(?!\w)")
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 
 
 def _degrees(text: str) -> str:
     """Each degree beside its name: `TP/PP/DP = 8/4/2`, `8x4x2 (TP x PP x DP)`, `t8p4d2`, a paper's `t = 8, p = 4`."""
     text = _GLUED.sub(lambda found: _apart(found[0]), text)
+    text = _TURNED.sub(lambda found: _apart(re.sub(r"(\d+)([a-z]+)", r"\2\1", found[0])), text)
     if not _SEVERAL.search(text):
         return _of_formulas(text)
     text = _LIST.sub(lambda found: _paired(found[0], found[1], found[2]), text)
@@ -63,7 +66,7 @@ def _of_formulas(text: str) -> str:
 
 def _apart(glued: str) -> str:
     pairs = re.findall(r"([a-z]+)(\d+)", glued)
-    return "; ".join(f"{_LETTERS.get(name, name)} {size}" for name, size in pairs)
+    return f"; {'; '.join(f'{_LETTERS.get(name, name)} {size}' for name, size in pairs)}; "
 
 
 def _short(name: str) -> str:
