@@ -6,30 +6,52 @@ for a slip and the reading goes on at the next line, so that one stray quote doe
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from costmodel.specs.dialects import decoded, is_workbook, objects, parted_by, plain_rows, with_points
+from costmodel.specs.dialects import reader as cells_of
 from costmodel.specs.files import SpecError, plain, show, why_not, write_file
 
 LARGEST_TABLE_BYTES = 256 * 2**20
 _NEEDED = ("hardware", "gpus")
 
 
-def read_rows(path: str | Path, needed: Sequence[str] = _NEEDED) -> list[Mapping[str, str] | str]:
+Translate = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""A row in the names and units of known columns, whatever its own."""
+
+
+def read_rows(
+    path: str | Path, needed: Sequence[str] = _NEEDED, translate: Translate = dict
+) -> list[Mapping[str, str] | str]:
     """One entry for each row, in order: its cells by column, or why it cannot be read."""
     where = f"rows ({plain(str(path))})"
-    lines = text_of(path, where).splitlines(keepends=True)
-    rows = _rows(lines)
-    header = next(rows, None)
-    if not isinstance(header, list) or not set(needed) <= set(header):
+    text = text_of(path, where)
+    rows = objects(text)
+    if rows is None:
+        header, rows = _table(text)
+    else:
+        header = list(next((row for row in rows if not isinstance(row, str)), {}))
+    if not set(needed) <= set(translate(dict.fromkeys(header, "1"))):
         raise SpecError(
-            f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(needed)} "
-            "(`equipoise predict --columns` lists them)"
+            f"{where}: the first line is {show(header or None)}; expected column names with at least "
+            f"{', '.join(needed)} (`equipoise predict --columns` lists them)"
         )
     twice = next((name for name in header if name and header.count(name) > 1), None)
     if twice is not None:
         raise SpecError(f"{where}: the column {show(twice)} stands twice in the header; expected it once")
-    return [_cells(row, header) for row in rows]
+    return [row if isinstance(row, str) else translate(row) for row in rows]
+
+
+def _table(text: str) -> tuple[list[str], list[Mapping[str, str] | str]]:
+    """The header of a table of cells, and its rows."""
+    lines = text.splitlines(keepends=True)
+    character, before = parted_by(lines)
+    rows = plain_rows(_rows(lines[before:], character), character)
+    header = next(rows, None)
+    if not isinstance(header, list):
+        return [], []
+    return header, with_points([_cells(row, header) for row in rows], character)
 
 
 def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -62,16 +84,19 @@ def text_of(path: str | Path, where: str) -> str:
             raise SpecError(f"{where}: no such file")
         if file.stat().st_size > LARGEST_TABLE_BYTES:
             raise SpecError(f"{where}: {file.stat().st_size} bytes; expected at most {LARGEST_TABLE_BYTES}")
-        return file.read_bytes().decode("utf-8-sig", errors="replace").replace("\0", "\ufffd")
+        content = file.read_bytes()
+        if is_workbook(content):
+            raise SpecError(f"{where}: a workbook of Excel; expected text: save the sheet as CSV")
+        return decoded(content)
     except (OSError, ValueError) as error:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"{where}: cannot be read ({why_not(error)})") from None
 
 
-def _rows(lines: list[str]) -> Iterator[list[str] | str]:
+def _rows(lines: list[str], character: str) -> Iterator[list[str] | str]:
     """Parsed rows; a text for one that is malformed. Lines without anything are no rows."""
-    start, width, reader = 0, None, csv.reader(iter(lines))
+    start, width, reader = 0, None, cells_of(lines, character)
     while True:
         before = reader.line_num
         try:
@@ -86,6 +111,6 @@ def _rows(lines: list[str]) -> Iterator[list[str] | str]:
         several = reader.line_num - before > 1
         if isinstance(row, str) or (several and len(row) != width):
             yield row if isinstance(row, str) else "a quote opens a cell that does not end in this row"
-            start, reader = start + before + 1, csv.reader(iter(lines[start + before + 1 :]))
+            start, reader = start + before + 1, cells_of(lines[start + before + 1 :], character)
             continue
         yield row

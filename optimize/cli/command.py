@@ -47,6 +47,8 @@ class Command(Generic[Inputs, Answer]):
     examples: str
     first: str | None = None  # the option whose value may stand first, without it
     ask: Callable[[Any], Inputs]  # the request, checked and completed; raises `SpecError` or `CommandError`
+    left: Callable[[Inputs, float], Inputs] = lambda inputs, _: inputs
+    """The inputs with what so many seconds, taken already, leave of the time that was given."""
     run: Callable[[Inputs], Answer]
     as_json: Callable[[Inputs, Answer], dict[str, Any]]
     show: Callable[[Inputs, Answer], None]

@@ -34,6 +34,7 @@ from optimize.versions import SCHEMA
 
 TEMPLATE = "gb200-nvl72"
 SECONDS = 30.0
+LEAST_SHARE = 0.5  # of the time that is given, for the search, whatever reading has taken
 _OBJECTIVES = {objective.key: objective for objective in (Objective.time, *Objective)}  # the default one first
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
@@ -230,6 +231,11 @@ def _jobs(given: Given) -> tuple[tuple[str, ...], tuple[Job, ...]]:
     return (str(given.values["model"]),), (Job(workload=workload, tokens=given.values["tokens"]),)
 
 
+def left(inputs: DesignInputs, taken_s: float) -> DesignInputs:
+    """With the time that is left."""
+    return dataclasses.replace(inputs, seconds=max(LEAST_SHARE * inputs.seconds, inputs.seconds - taken_s))
+
+
 def run(inputs: DesignInputs) -> DesignResult:
     """Both answers; on a terminal it is said where the search is."""
     with clock("design", inputs.seconds) as told:
@@ -317,6 +323,7 @@ examples:
   equipoise design --model llama3-8b --tokens 1e12 --budget-usd 20e6 --carbon-t 150 --repair-days 3
   equipoise design --jobs jobs.toml --budget-usd 300e6""",
     ask=ask,
+    left=left,
     run=run,
     as_json=as_json,
     show=lambda inputs, result: report.show_design(inputs, result),

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,9 +27,10 @@ def main(words: Sequence[str] | None = None) -> Never:
 
 
 def _command(words: Sequence[str]) -> int:
+    start = time.perf_counter()  # what is loaded takes its time, too
     from optimize.cli.run import run
 
-    return run(words)
+    return run(words, start)
 
 
 def as_process(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str) -> Never:

@@ -278,6 +278,7 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         "time_to_target": _time_to_target(job, best),
         "lower_bound_s": result.lower_bound_s,
         "gap": result.gap,
+        "not_searched": list(result.not_searched),
         "objective": result.objective,
         "unit": result.unit,
         "value": result.value,

@@ -56,9 +56,9 @@ exit status: 0 an answer, 2 wrong input or an output that cannot be written, 3 n
 there was one, 130 interrupted (with the best so far where there is one), 143 ended by SIGTERM before there was one"""
 
 
-def run(words: Sequence[str]) -> int:
-    """Answer, or say in one line why not; the exit status."""
-    start = time.perf_counter()
+def run(words: Sequence[str], start: float | None = None) -> int:
+    """Answer, or say in one line why not; the exit status. `start`: when it was asked (`time.perf_counter`)."""
+    start = time.perf_counter() if start is None else start
     if not words or words[0] in ("-h", "--help", "--version"):
         print(f"equipoise {own_version()}" if "--version" in words else _USAGE)
         return Status.ok.exit_status
@@ -111,7 +111,7 @@ def _answer(name: str, words: Sequence[str], start: float) -> int:
     directory = None if files_of is None else command.directory(inputs)
     if directory is not None:
         report.check_directory(directory)
-    answer = command.run(inputs)
+    answer = command.run(command.left(inputs, time.perf_counter() - start))
     content = command.as_json(inputs, answer)
     heard = list[bool]()
     if directory is not None and files_of is not None:

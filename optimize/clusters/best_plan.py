@@ -2,6 +2,7 @@
 plans of the best, in NumPy."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,7 +25,7 @@ SECONDS: Worth = (1.0, 0.0, None)
 def _log_worth(worth: Worth, at: Tangents) -> np.ndarray:
     """Logarithms of what steps are worth, from those of their seconds."""
     second, drawn, _ = worth
-    if at.log_drawn is None:
+    if at.log_drawn is None or not drawn:
         return at.log_value + math.log(second)
     return np.log(second * np.exp(at.log_value) + drawn * np.exp(at.log_drawn))
 
@@ -37,13 +38,13 @@ def best_plan(
     floors: np.ndarray,
     cut: float = math.inf,
     worth: Worth = SECONDS,
-    limit: Worth | None = None,
+    limits: Sequence[Worth] = (),
 ) -> tuple[float, Plan | None, int]:
     """The plan whose step is worth least and fits into `hbm_bytes`, below `cut` (a logarithm of that).
 
     `floors`, ascending: logarithms below which no plan of each row is; what lies above the best is not looked at. The
-    logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut. `limit`: of
-    what a step is worth besides, which must be at most 1.
+    logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut. `limits`: what
+    a step is worth besides, each at most 1.
     """
     best, evaluations, chosen = cut, 0, -1
     for start in range(0, len(families), _AT_ONCE):
@@ -58,7 +59,7 @@ def best_plan(
             if not len(kept):
                 break
             evaluations += len(kept)
-            value, member = _best_member(workload, machine, families, kept, hbm_bytes, (worth, limit))
+            value, member = _best_member(workload, machine, families, kept, hbm_bytes, (worth, *limits))
             if value < best:
                 best, chosen = value, member
     if chosen < 0:
@@ -83,14 +84,16 @@ def _best_member(
     families: Families,
     first: np.ndarray,
     hbm_bytes: float,
-    worths: tuple[Worth, Worth | None],
+    worths: Sequence[Worth],
 ) -> tuple[float, int]:
-    """The best plan of some families that fits and meets the limit: its worth (a logarithm; infinite: none), and its
-    number."""
-    (worth, limit), (members, _) = worths, families.members(first)
-    loads = worth[-1] or (limit or worth)[-1]
+    """The best plan of some families that fits and meets all limits, which follow what is best: its worth (a logarithm;
+    infinite: none), and its number."""
+    (worth, *limits), (members, _) = worths, families.members(first)
+    loads = next((own[-1] for own in worths if own[-1]), None)
     exact = values_of(workload, machine, families.lattice.points(members, np.float64), len(members), loads)
-    met = True if limit is None else _log_worth(limit, exact) <= 0.0
-    value = np.where((exact.peak_bytes <= hbm_bytes) & met, _log_worth(worth, exact), np.inf)
+    met = exact.peak_bytes <= hbm_bytes
+    for limit in limits:
+        met = met & (_log_worth(limit, exact) <= _ROUNDING)
+    value = np.where(met, _log_worth(worth, exact), np.inf)
     place = int(value.argmin())
     return float(value[place]), int(members[place])

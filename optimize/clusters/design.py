@@ -41,7 +41,7 @@ from optimize.status import CommandError, Status
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
-LEAST_S = 0.5  # of each, however little time there is
+LEAST_S = 0.5  # of real parts, however little time there is
 Told = Callable[[str], None]
 _CHECKS = {
     "jobs": Check(
@@ -120,12 +120,11 @@ def design(
     one = search if isinstance(search, Progress) and continuous is not None else None
     points: tuple[Mapping[str, Any], ...] = ()
     if one is not None and continuous is not None:
+        end = start if stopped else start + FRONTIER_SHARE * seconds
         progress("descent")
-        rest_s = 0.0 if stopped else max(LEAST_S, start + FRONTIER_SHARE * seconds - time.monotonic())
-        one_job.compare(one, rest_s, seed)
+        one_job.compare(one, end - time.monotonic(), seed)
         progress("frontier")
-        rest_s = 0.0 if stopped else start + FRONTIER_SHARE * seconds - time.monotonic()
-        points = _frontier(problem, one, continuous, rest_s, seed, sweep, work)
+        points = _frontier(problem, one, continuous, end - time.monotonic(), seed, sweep, work)
     status = Status.incomplete if stopped else Status.ok
     return DesignResult(
         status=status,
@@ -211,7 +210,7 @@ def _one(
         (best.plan,),
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
-        shadow_prices={} if search.interrupted else shadow_prices(problem, (best.plan,), solved),
+        shadow_prices={} if search.interrupted else shadow_prices(problem, (best.plan,), solved, again=not search.late),
         bound_is=f"{search.over}every plan on {told_counts(search)} was bounded over all hardware within the limits",
     )
     return answer, search
@@ -221,9 +220,10 @@ def _several(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
 ) -> tuple[Answer | None, MixProgress]:
     """Several jobs: exact steps in turn, and a bound over the hardware that they share."""
-    search = search_mix(problem, seconds, seed, told=told)
+    end, search = time.monotonic() + seconds, search_mix(problem, seconds, seed, told=told)
     if search.best is None:
         return None, search
+    in_time = time.monotonic() < end
     best, solved = search.best, solve_plans(problem, search.best.plans)
     hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.accelerators))
     if np.isfinite(solved.value[0]) and math.log(solved.value[0]) < best.log_value:
@@ -236,7 +236,7 @@ def _several(
         best.plans,
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
-        shadow_prices={} if search.interrupted else shadow_prices(problem, best.plans, solved),
+        shadow_prices={} if search.interrupted else shadow_prices(problem, best.plans, solved, again=in_time),
         bound_is=f"every plan of every job on {told_counts(search)} was bounded over the hardware that the jobs share",
     )
     return answer, search

@@ -1,7 +1,8 @@
 """Evolution over counts, degrees, options and rates in NumPy, without compilation: the first answers of every design.
 
 (mu + lambda): children of two parents move a few genes (`genes`) by steps of several sizes, the best are kept, a few of
-each count: the value over counts is jagged, and what is best on one says little of the next. `experiments run
+each count: the value over counts is jagged, and what is best on one says little of the next. Generations are so large
+because a thousand vectors take twice as long as a hundred: what takes time is NumPy's calls. `experiments run
 search_quality` runs the same until its time is up, as the strongest of the methods that a design is compared with.
 """
 
@@ -13,9 +14,9 @@ from optimize.clusters.genes import Found, Genes, Values, children
 from optimize.clusters.valued import INFEASIBLE, Valued
 from optimize.question import Problem
 
-EVOLVED = 20_000  # evaluations of one job
-BORN, CHILDREN, PARENTS, ALIKE = 512, 256, 24, 2  # of a life, of a generation, parents, of these in one group
-PATIENCE, BETTER = 24, 1e-4  # generations without improvement (of a logarithm) after which a life ends
+EVOLVED = 40_000  # evaluations of one job
+BORN, CHILDREN, PARENTS, ALIKE = 1024, 1024, 16, 2  # of a life, of a generation, parents, of these in one group
+PATIENCE, BETTER = 8, 1e-4  # generations without improvement (of a logarithm) after which a life ends
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
 
 Batch = Callable[[np.ndarray], np.ndarray]

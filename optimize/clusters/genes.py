@@ -15,10 +15,10 @@ import numpy as np
 from costmodel.inputs import Plan, PlanPoint
 from optimize.clusters.counts import cells
 from optimize.clusters.valued import Valued, valued
+from optimize.lattice import SORTED as DECODED
 from optimize.lattice import Lattice, lattice_of_counts
 from optimize.question import RATES, Job, Problem
 
-DECODED = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")
 _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
 _APART = 64.0  # between the children of two nodes: more than any log2 of a degree
 
@@ -158,10 +158,11 @@ def _nearest(level: Level, node: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _tree(whole: Lattice, accelerators: np.ndarray, counts: np.ndarray) -> Tree:
-    """The rows of some counts in the order of the tree."""
-    own = np.flatnonzero(np.isin(accelerators, counts))
-    order = own[np.lexsort([whole.rows[name][own] for name in reversed(DECODED)] + [accelerators[own]])]
-    whole, number = whole.with_rows(order), np.searchsorted(counts, accelerators[order])
+    """The rows of some counts; they are in the order of the tree."""
+    if len(counts) < len(np.unique(accelerators)):
+        own = np.flatnonzero(np.isin(accelerators, counts))
+        whole, accelerators = whole.with_rows(own), accelerators[own]
+    number = np.searchsorted(counts, accelerators)
     parent, levels, top = number, [], []
     for name in DECODED:
         column = whole.rows[name]
@@ -171,4 +172,4 @@ def _tree(whole: Lattice, accelerators: np.ndarray, counts: np.ndarray) -> Tree:
         levels.append((first, np.r_[first[1:], len(starts)] - 1, above * _APART + np.log2(column[starts])))
         parent = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(column)))
         top.append(float(np.log2(column.max(initial=1))))
-    return Tree(whole, accelerators[order], tuple(levels), np.array(top))
+    return Tree(whole, accelerators, tuple(levels), np.array(top))

@@ -33,9 +33,9 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
     if parts.interrupted or (search is not None and search.interrupted):
         return CommandError(Status.incomplete, "interrupted before there was an answer")
     if problem.limits.rent:
-        status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
+        status = Status.infeasible if parts.finished else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))
-    searched, looked = search is None or search.finished, parts.listed and not parts.left_over
+    searched, looked = search is None or search.finished, parts.finished
     if told := _too_low(problem):
         status = Status.infeasible if looked else Status.out_of_time
         return CommandError(status, told if looked else f"{told}; {_unfinished(parts)}")
@@ -63,7 +63,7 @@ def _too_low(problem: Problem) -> str:
 
 def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
     told = f"no cluster of real parts whose rental price is known trains {problem.job.workload.name} within the limits"
-    if parts.left_over or not parts.listed:
+    if not parts.finished:
         return f"{told} among those looked at; {_unfinished(parts)}"
     return f"{told}; expected more `budget_usd`, or more `deadline_days`"
 
@@ -71,6 +71,8 @@ def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
 def _unfinished(parts: PartsProgress) -> str:
     if not parts.listed:
         return "time was up before clusters of real parts were looked at"
+    if not parts.left_over:
+        return "plans of all jobs that meet the limits together were not found on real parts, and are not ruled out"
     left = f"{parts.left_over:,} of {parts.candidates:,}"
     return f"time was up for {left} clusters of real parts: more `seconds` may find a better one"
 
@@ -95,7 +97,7 @@ def notes(
     said += _late(search, continuous)
     if (search is not None and search.interrupted) or parts.interrupted:
         said.append("interrupted: the best so far")
-    if parts.left_over or not parts.listed:
+    if not parts.finished:
         said.append(_unfinished(parts))
     elif catalogue is None:
         said.append("no cluster of real parts whose price and power are known meets the limits")

@@ -32,7 +32,7 @@ from optimize.lattice import Families, number_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
-BRIEFLY = 4_000  # evaluations of evolution where there are answers
+BRIEFLY = 8_000  # evaluations of evolution where there are answers
 ROUNDS = 6  # of tangents by which evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
 COMPARED = {"each": 6, "steps": 40}  # starts of each pair of options, and steps, of a descent that only compares

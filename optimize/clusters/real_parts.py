@@ -34,6 +34,7 @@ from optimize.question import (
 )
 from optimize.time_limit import until
 
+TURNS, RISE, DEAREST = 16, 64, 1e6  # prices of limits that jobs share, in units of the value the last
 USUAL_SHARE = 0.4  # of the speed of products alone, that a good plan reaches
 USUAL_TOKENS = 256  # of a step on one accelerator, from which it does
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
@@ -78,6 +79,11 @@ class PartsProgress:
     interrupted: bool = False
     fastest: dict[tuple[str, float], float] = dataclasses.field(default_factory=dict)  # network, by parts and count
     products_s: dict[tuple[int, str], float] = dataclasses.field(default_factory=dict)  # on one accelerator
+
+    @property
+    def finished(self) -> bool:
+        """Whether what is not found is not there."""
+        return self.listed and not self.left_over and (self.best is not None or self.log_bound == math.inf)
 
     @property
     def steps(self) -> float:
@@ -185,16 +191,17 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
     one = quantities(sized(cluster, domain), domain, 1.0, parts.limits.rent)
     usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.usual_w))
     kept = []
+    most = parts.limits.accelerators or math.inf
     for count in grid(parts.limits, domain, usd, watt):
-        part = sized(cluster, count)
+        part, bought = sized(cluster, count), count * size / domain
         least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs], part)
         carbon = _carbon(parts, part, domain)
         if carbon is not None and least_s * _least_worth(carbon) > 1.0:
             continue
-        if _misses(parts, quantities(part, domain, least_s, parts.limits.rent)):
+        if bought > most or _misses(parts, quantities(part, domain, least_s, parts.limits.rent)):
             continue
         worth = _worth(parts, part, domain)
-        log_bound, bought = math.log(least_s * _least_worth(worth)), count * size / domain
+        log_bound = math.log(least_s * _least_worth(worth))
         kept.append(Candidate(cluster=part, domain=domain, bought=bought, worth=worth, log_bound=log_bound))
     return kept
 
@@ -264,43 +271,84 @@ def _steps(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
 
 
 def _look(parts: PartsProgress, part: Candidate) -> None:
-    """Evaluate every plan of every job on one part, as long as it can be best."""
-    cluster = as_floats(dataclasses.replace(part.cluster, prices=None))
-    hbm_bytes = float(cluster.accelerator.hbm_bytes)
-    step_s, plans, worth = [_products_s(parts, job, part.cluster) for job in parts.jobs], [], part.worth
-    values = [_least_worth(worth, seconds) for seconds in step_s]
+    """Evaluate every plan of every job on one part, as long as it can be best.
+
+    Where the best plans of several jobs miss limits that these share, what is used of the limits is given a price. At
+    any price the least of both together bounds what can be (the dual of the limits), and plans that meet them are an
+    answer; the next price is where the bounds of the last two cross, until they are one.
+    """
+    shared = _shared(parts, part)
+    price, log_bound, early, late = 0.0, -math.inf, None, (0.0, 1.0)
+    for _ in range(TURNS):
+        chosen = _choose(parts, part, price, shared)
+        if chosen is None:
+            return  # nothing is better
+        plans, seconds = chosen
+        value = sum(_worth_of(part.worth, own) for own in seconds)
+        used = [sum(_worth_of(limit, own) for own in seconds) for limit in shared]
+        over = sum(used) - len(used)
+        log_bound = max(log_bound, math.log(max(value + price * over, 1e-300)))
+        if all(share <= 1 + 1e-9 for share in used) and math.log(value) < parts.log_value:
+            parts.log_value, parts.best, parts.plans = math.log(value), part, plans
+        if over <= 0:
+            early = value, over
+        else:
+            late = value, over
+        before, price = price, RISE * price or value
+        if early is not None:
+            price = (early[0] - late[0]) / (late[1] - early[1])
+        if (over <= 0 and not before) or abs(price - before) <= 1e-9 * before or price > DEAREST * value:
+            break
+    parts.log_bound = min(parts.log_bound, log_bound)
+
+
+def _shared(parts: PartsProgress, part: Candidate) -> list[Worth]:
+    """What a second of the jobs uses of the limits that they share, and one at the usual power."""
+    latest_s, carbon = _latest_s(parts, part), _carbon(parts, part.cluster, part.domain)
+    late: list[Worth] = [(1.0 / latest_s, 0.0, None)] if math.isfinite(latest_s) else []
+    return late if carbon is None else [*late, carbon]
+
+
+def _choose(
+    parts: PartsProgress, part: Candidate, price: float, shared: Sequence[Worth]
+) -> tuple[tuple[Plan, ...], list[tuple[float, float]]] | None:
+    """The best plan of each job with a price on what is used of the limits, and seconds of all its steps, and of them
+    at the usual power. None where no job's plans meet the limits alone, or the sum is not below the best answer."""
+    cluster, worth = as_floats(dataclasses.replace(part.cluster, prices=None)), part.worth
+    for limit in shared if price else ():
+        worth = worth[0] + price * limit[0], worth[1] + price * limit[1], worth[2] or limit[2]
+    step_s, plans, seconds = [_products_s(parts, job, part.cluster) for job in parts.jobs], [], []
+    values, most = [_least_worth(worth, each) for each in step_s], math.exp(parts.log_value) + price * len(shared)
     for i, job in enumerate(parts.jobs):
-        spare = math.exp(parts.log_value) - _train_s(parts, [*values[:i], 0.0, *values[i + 1 :]], part.cluster)
+        spare, steps = (
+            most - _train_s(parts, [*values[:i], 0.0, *values[i + 1 :]], part.cluster),
+            _steps(parts, job, part.cluster),
+        )
         if spare <= 0:
-            return
-        cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
-        families, floors = _open_families(parts, i, part, (step_s, cut))
-        alone, steps = len(parts.jobs) == 1, _steps(parts, job, part.cluster)
-        carbon = _carbon(parts, part.cluster, part.domain, steps) if alone else None
-        log_value, plan, evaluations = best_plan(job.floats, cluster, families, hbm_bytes, floors, cut, worth, carbon)
-        parts.evaluations += evaluations
-        if plan is None:
-            return
-        values[i], step_s[i] = math.exp(log_value), _step_s(job, cluster, plan)
-        plans.append(plan)
-    log_value = math.log(_train_s(parts, values, part.cluster))
-    if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s, part.cluster), parts.limits.rent)):
-        return
-    if len(plans) > 1 and _emits_too_much(parts, part.cluster, plans):  # other plans of these jobs may not
-        parts.log_bound = min(parts.log_bound, log_value)
-        return
-    if log_value < parts.log_value:
-        parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
+            return None
+        cut = math.log(spare / steps) if math.isfinite(spare) else math.inf
+        families, floors = _open_families(parts, i, dataclasses.replace(part, worth=worth), (step_s, cut))
+        limits = [(second * steps, drawn * steps, loads) for second, drawn, loads in [*shared, *_own_end(job)]]
+        found = best_plan(
+            job.floats, cluster, families, float(cluster.accelerator.hbm_bytes), floors, cut, worth, limits
+        )
+        parts.evaluations += found[2]
+        if found[1] is None:
+            return None
+        own_s = _seconds(job, part.cluster, found[1])
+        values[i], step_s[i] = math.exp(found[0]), own_s[0]
+        plans.append(found[1])
+        seconds.append((steps * own_s[0], steps * own_s[1]))
+    return tuple(plans), seconds
 
 
-def _emits_too_much(parts: PartsProgress, cluster: Cluster, plans: Sequence[Plan]) -> bool:
-    """Whether the plans of several jobs are above the limit of CO2."""
-    if parts.limits.carbon_g is None:
-        return False
-    each = [evaluate(job.workload, cluster, plan, checked=False) for job, plan in zip(parts.jobs, plans, strict=True)]
-    grams = [0.0 if found.economics is None else found.economics.base.carbon_g for found in each]
-    own = zip(parts.jobs, grams, strict=True)
-    return sum(job.weight * job.steps * float(gram or 0.0) for job, gram in own) > parts.limits.carbon_g
+def _own_end(job: Job) -> list[Worth]:
+    """What a second of a job uses of its own deadline."""
+    return [] if job.deadline_s is None else [(1.0 / (job.weight * job.deadline_s), 0.0, None)]
+
+
+def _worth_of(worth: Worth, seconds: tuple[float, float]) -> float:
+    return worth[0] * seconds[0] + worth[1] * seconds[1]
 
 
 def _open_families(
@@ -314,7 +362,8 @@ def _open_families(
     if not len(whole):
         return Families(whole), np.zeros(0)
     others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster)
-    latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
+    own_s = math.inf if job.deadline_s is None else job.weight * job.deadline_s * (1 + 1e-9)
+    latest_s = min(own_s, _latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
     products_s, most = _products_s(parts, job, part.cluster), math.exp(cut) if math.isfinite(cut) else math.inf
     apart, each = _least_worth(part.worth, products_s, 0.0), _least_worth(part.worth, 0.0, 1.0)
     seconds = row_bounds_s(whole, below=min(latest_s, (most - apart) / max(each, 1e-300)))
@@ -324,9 +373,11 @@ def _open_families(
     return Families(whole.with_rows(kept)), np.log(least[kept])
 
 
-def _step_s(job: Job, cluster: Cluster, plan: Plan) -> float:
-    """Seconds of a step of a plan that is known to be legal."""
-    return float(evaluate(job.workload, cluster, plan, checked=False).step_s)
+def _seconds(job: Job, cluster: Cluster, plan: Plan) -> tuple[float, float]:
+    """Of a step of a plan that is known to be legal, and those at the usual power that take as much energy."""
+    found = evaluate(job.workload, cluster, plan, checked=False)
+    draw = None if found.economics is None else found.economics.base.draw
+    return float(found.step_s), float(found.step_s) * (1.0 if draw is None else float(draw.load))
 
 
 def _latest_s(parts: PartsProgress, part: Candidate) -> float:

@@ -23,27 +23,31 @@ _LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline
 _LIMITS |= {"carbon_g": ("CO2 allowed", "g")}
 
 
-def shadow_prices(problem: Problem, plans: Sequence[Plan], solved: HardwareSolutions) -> dict[str, Any]:
+def shadow_prices(
+    problem: Problem, plans: Sequence[Plan], solved: HardwareSolutions, again: bool = True
+) -> dict[str, Any]:
     """What more of each limit buys: per cent of the value for one per cent (right and left), where it goes, in words.
 
-    At these plans; a change that large that another plan wins is worth more.
+    At these plans; a change that large that another plan wins is worth more. Without `again` nothing is solved for a
+    change, and only the multiplier of the limit is told.
     """
     prices = {}
     for name in _LIMITS:
         limit = getattr(problem.limits, name)
         if limit is None or name not in solved.shadow_prices:
             continue
-        right, left = (_again(problem, plans, name, limit * (1 + sign * MORE)) for sign in (1.0, -1.0))
-        value = float(solved.value[0])
-        gains = [_per_cent(value, other, sign) for other, sign in ((right, 1.0), (left, -1.0))]
-        price = float(solved.shadow_prices[name][0])
-        goes = _goes_to(solved, right)
+        price, value = float(solved.shadow_prices[name][0]), float(solved.value[0])
+        gains, goes = list[float | None](), dict[str, float]()
+        if again:
+            right, left = (_again(problem, plans, name, limit * (1 + sign * MORE)) for sign in (1.0, -1.0))
+            gains = [_per_cent(value, other, sign) for other, sign in ((right, 1.0), (left, -1.0))]
+            goes = _goes_to(solved, right)
         prices[name] = {
             "value_per_limit": price,
             "resolved": gains,
             "per_unit": price * value / limit,
             "goes_to": goes,
-            "words": _words(name, gains[0] if gains[0] is not None else price, goes),
+            "words": _words(name, next((gain for gain in gains[:1] if gain is not None), price), goes),
         }
     return prices | _bytes(solved)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optimize.lattice.axis import even_layers as even_layers
     from optimize.lattice.axis import recompute_names as recompute_names
     from optimize.lattice.axis import wanted as wanted
+    from optimize.lattice.counts import SORTED as SORTED
     from optimize.lattice.counts import fill_of_rows as fill_of_rows
     from optimize.lattice.counts import lattice_of_counts as lattice_of_counts
     from optimize.lattice.counts import lattice_of_rows as lattice_of_rows

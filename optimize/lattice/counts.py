@@ -14,6 +14,8 @@ from optimize.lattice.degrees import LARGEST, every_microbatch, expert_degrees, 
 from optimize.lattice.lattice import Lattice, as_run
 
 Rows = Mapping[str, np.ndarray]
+SORTED = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")
+"""By what the rows of one count are in order, where those of several stand side by side."""
 
 
 def legal_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> np.ndarray:
@@ -83,22 +85,23 @@ def _held_by(cluster: Cluster, accelerators: np.ndarray) -> np.ndarray:
 def lattice_of_counts(
     workload: Workload, cluster: Cluster, fixed: Fixed, counts: np.ndarray
 ) -> tuple[Lattice, np.ndarray]:
-    """The plans of every legal row on some counts, in the order of these, with every microbatch; and each row's count.
+    """The plans of every legal row on some counts, with every microbatch, and each row's count; in the order of the
+    counts, then of `SORTED`.
 
     Rows without an option are left out.
     """
     rows = rows_of_counts(workload, cluster, fixed, int(np.max(counts, initial=0)))
     own = np.flatnonzero(np.isin(rows["accelerators"], counts))
-    rows = with_microbatches({name: column[own] for name, column in rows.items()}, workload, fixed)
-    order = np.argsort(rows["accelerators"], kind="stable")
-    return with_options(workload, cluster, fixed, {name: column[order] for name, column in rows.items()})
+    order = own[np.lexsort([rows[name][own] for name in (*SORTED[-2::-1], "accelerators")])]
+    rows = with_microbatches({name: column[order] for name, column in rows.items()}, workload, fixed)
+    return with_options(workload, cluster, fixed, rows)
 
 
 def with_options(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> tuple[Lattice, np.ndarray]:
     """The plans of those of some rows that have an option, and each row's count."""
     whole = lattice_of_rows(workload, cluster, fixed, rows)
     own = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
-    return whole.with_rows(own), rows["accelerators"][own]
+    return whole if len(own) == len(whole.ends) else whole.with_rows(own), rows["accelerators"][own]
 
 
 def switches_of_rows(

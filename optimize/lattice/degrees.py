@@ -98,12 +98,13 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
 
 def every_microbatch(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Rows with each microbatch that divides what their data ranks have of the batch."""
-    each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
-    each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
-    lists = [each[int(data)] for data in c["data"]]
-    times = np.array([len(sizes) for sizes in lists], int)
+    ranks, which = np.unique(c["data"], return_inverse=True)
+    each = [[m for m in divisors(batch // data) if wanted(fixed, "microbatch", m)] for data in ranks.tolist()]
+    sizes = np.array([len(own) for own in each], int)
+    times, every = sizes[which], np.array(list(itertools.chain.from_iterable(each)), int)
     rows = {name: np.repeat(column, times) for name, column in c.items()}
-    return rows | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
+    before = (np.cumsum(sizes) - sizes)[which] - (np.cumsum(times) - times)
+    return rows | {"microbatch": every[np.repeat(before, times) + np.arange(times.sum())]}
 
 
 def expert_degrees(d: Demands, ranks: int = 0) -> tuple[list[int], list[int]]:

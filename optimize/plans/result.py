@@ -7,6 +7,7 @@ from typing import Any
 from costmodel import Shown
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Elasticity, Validation
+from optimize.lattice import LEFT_OUT
 from optimize.launch import canonical
 from optimize.plans.runner_ups import RunnerUp
 from optimize.status import Status
@@ -28,7 +29,7 @@ class Ranked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanResult(Shown):
-    """The answer. `lower_bound` holds for every plan of the lattice that fits; it is the value of a complete search."""
+    """The answer. `lower_bound` holds for every plan that is searched and fits; of `not_searched` it says nothing."""
 
     status: Status
     message: str
@@ -56,6 +57,11 @@ class PlanResult(Shown):
     cluster: Cluster
     fixed: Mapping[str, Any]
     margin: float  # the probability that plans must fit with
+
+    @property
+    def not_searched(self) -> tuple[str, ...]:
+        """Legal plans that neither `lower_bound` nor `gap` is about, in words."""
+        return LEFT_OUT
 
     @property
     def plan(self) -> Plan:

@@ -8,7 +8,6 @@ from rich.table import Table
 from costmodel.inputs import SCHEDULES
 from optimize import units
 from optimize.diagnosis import by_resource, largest, step_interval_s
-from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
 from optimize.question import SECONDS_A_DAY
 from optimize.report.screen import columns_for, domain_words, new_console, new_table, say, software_line
@@ -49,7 +48,7 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
         say(console, f"its {worth_words(result.objective, result.value)}")
     _show_best(console, inputs, best)
     say(console, _bound(result))
-    say(console, f"not searched: {'; '.join(LEFT_OUT)}", style="dim")
+    say(console, f"not searched: {'; '.join(result.not_searched)}", style="dim")
     if result.restriction is not None:
         worse = f"{units.percent(result.restriction)} worse than" if result.restriction > 1e-9 else "no worse than"
         say(console, f"with what is fixed ({_fixed(inputs)}) the best plan is {worse} the best of all plans")

@@ -274,6 +274,9 @@ def test_shadow_prices_agree_with_solving_again(searched):
     memory = prices["hbm_bytes"]
     assert 0 < memory["value_per_limit"] < price["value_per_limit"]
     assert memory["words"].startswith("a plan that needed 1 % less HBM would be 0.")
+    alone = shadow_prices(asked, (searched.best.plan,), solved, again=False)["budget_usd"]
+    assert (alone["value_per_limit"], alone["resolved"]) == (price["value_per_limit"], [])
+    assert alone["words"].startswith(("the next 1 % of budget buys", "more budget buys nothing"))
 
 
 def test_real_parts_agree_with_the_search_for_a_plan():

@@ -1,6 +1,7 @@
 """A search ends when it is told to, by the clock or by a signal, with the best so far and a bound that is true."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import signal
@@ -8,10 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
+from optimize.cli import design as design_command
+from optimize.cli import run
 from optimize.clusters import one_job
+from optimize.status import CommandError, Status
 from optimize.time_limit import TimeUpError, until
 from tests.clusters.test_design_cli import FEW, MODEL
 from tests.clusters.test_joint import problem
@@ -62,6 +67,47 @@ def test_a_search_that_is_cut_short_has_a_true_bound(seconds):
     assert not found.finished
     least = math.inf if found.best is None else found.best.log_value
     assert found.log_bound <= min(least, 14.0)
+
+
+def test_what_reading_takes_is_of_the_time_that_is_given(monkeypatch, capsys, tmp_path):
+    (tmp_path / "model.toml").write_text(MODEL)
+    words = [
+        "design",
+        "--model",
+        str(tmp_path / "model.toml"),
+        "--tokens",
+        "1e9",
+        "--budget-usd",
+        "3e5",
+        *FEW,
+        "--json",
+    ]
+    given = []
+
+    def searched(inputs: Any) -> Any:
+        given.append(inputs.seconds)
+        raise CommandError(Status.incomplete, "nothing was searched")
+
+    monkeypatch.setattr(design_command, "DESIGN", dataclasses.replace(design_command.DESIGN, run=searched))
+    for taken_s in (3.0, 100.0):
+        assert run([*words, "--seconds", "10"], time.perf_counter() - taken_s) == Status.incomplete.exit_status
+        assert json.loads(capsys.readouterr().out)["seconds"] >= taken_s
+    assert 1.0 < given[0] <= 7.0
+    assert given[1] == 5.0  # half, however late
+
+
+def test_a_little_time_is_kept_from_the_start_of_the_process():
+    words = "design --model megatron-1t --tokens 20e12 --budget-usd 5e8 --power-mw 50 --json --seconds 2".split()
+    command, start = [sys.executable, "-m", "optimize.cli", *words], time.monotonic()
+    told = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, check=False)
+    taken_s = time.monotonic() - start
+    assert told.returncode in (0, 4)  # the latter, no answer yet, on a loaded machine
+    answer = json.loads(told.stdout)
+    assert abs(answer["seconds"] - taken_s) < 1.0 + 0.5 * taken_s
+    assert "meets the limits" not in answer["message"]
+    if answer.get("value") is not None:
+        assert 0 < answer["lower_bound"] <= answer["value"]
+        assert any("time was up at a gap" in note for note in answer["notes"])
 
 
 def test_what_so_many_evaluations_end_is_the_same_again(monkeypatch):

@@ -263,7 +263,7 @@ def widths(rows):
 def test_columns_that_begin_as_one_that_is_missing_are_told(tmp_path, capsys):
     """Not those of which the row has what they could mean, nor names of one's own."""
     rows = tmp_path / "rows.csv"
-    rows.write_text("model,hardware,gpus,global_batch,seq_len,model_id,site\nLlama-3-8B,H100-80GB,8,64,8192,7,here\n")
+    rows.write_text("model,hardware,gpus,precisions,layers_all,model_id,site\nLlama-3-8B,H100-80GB,8,bf16,32,7,here\n")
     assert cli.run(["predict", str(rows), "--out", str(tmp_path / "out.csv"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["columns_not_read"]
-    assert told == ["global_batch (did you mean global_batch_sequences?)", "seq_len (did you mean seq?)"]
+    assert told == ["precisions (did you mean precision?)", "layers_all (did you mean layers?)"]

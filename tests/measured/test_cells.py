@@ -204,3 +204,48 @@ def test_layouts_in_words():
         found = read(**(bare | {"notes": notes}))
         assert (found.plan.tensor, found.plan.pipeline, found.plan.data) == (8, 2, 4), notes
         assert "layout" not in found.open
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"gpus": "8 x DGX H100", "hardware": "H100-80GB-SXM"}, {"accelerators": 64}),
+        ({"gpus": "2^6"}, {"accelerators": 64}),
+        ({"seq": "2^11"}, {"sequence": 2048}),
+        ({"global_batch_sequences": "16 x 16"}, {"batch": 256}),
+        ({"global_batch_sequences": "~0.525M tokens"}, {"batch": 256}),
+        ({"micro_batch": "2/GPU"}, {"microbatch": 2}),
+        ({"gpus_per_node": "8 x A100"}, {"accelerators": 64}),
+        ({"gpu_mem_GB": "80GB HBM2e"}, {"accelerators": 64}),
+        ({"recompute": "block 10"}, {"recompute": "full"}),
+        ({"gpus": "64x A100"}, {"accelerators": 64}),
+        ({"global_batch_sequences": "16 per GPU"}, {"batch": 16 * 4}),
+        ({"params_B": "22.1e9", "layers": "48L", "gated_ffn": "not gated"}, {"accelerators": 64}),
+        ({"flash_attention": "v2.5"}, {"attention": "flash_2"}),
+        ({"flash_attention": "yes (2.x)"}, {"attention": "flash_2"}),
+    ],
+)
+def test_cells_of_products_powers_and_units(changes, expected):
+    found = read(**changes)
+    got = {
+        "accelerators": found.cluster.accelerators,
+        "sequence": found.workload.sequence,
+        "batch": found.workload.batch,
+    }
+    plan = found.plan
+    got |= {"microbatch": plan.microbatch, "recompute": plan.recompute, "attention": plan.attention}
+    assert {name: got[name] for name in expected} == expected
+
+
+def test_some_layers_of_a_stage_are_recomputed_by_block():
+    assert 0 < read(recompute="block 10", pp="1", dp="8", tp="8").plan.recompute_share < 1
+
+
+@pytest.mark.parametrize(
+    ("note", "between", "within"),
+    [("10 GbE", 0.15625, 300), ("25GbE between nodes", 0.390625, 300), ("dual-rail EDR 100Gb/s", 3.125, 300)]
+    + [("PCIe only, 200 Gb/s per GPU", 25, 32), ("no NVLink; 8x200 Gb/s IB", 25, 32)],
+)  # fmt: skip
+def test_slow_links_and_nodes_without_nvlink(note, between, within):
+    tiers = read(hardware="A100-80GB-SXM", interconnect_note=note).cluster.tiers
+    assert [tier.bandwidth_bytes_per_s / 1e9 for tier in (tiers[-1], tiers[0])] == pytest.approx([between, within])

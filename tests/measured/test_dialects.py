@@ -3,6 +3,7 @@ reader saw it."""
 
 import pytest
 
+from costmodel.inputs import parameters
 from costmodel.measured.rows import Case
 from tests.support.paraphrases import wordings
 from tests.support.row_by_hand import ROW, read, refused
@@ -276,8 +277,30 @@ def test_encoders_see_both_ways(model):
 
 
 @pytest.mark.parametrize("model", ["T5-11B", "Flan-UL2", "mBART", "DiT-XL/2", "Qwen2.5-VL-7B", "LLaVA 13B", "CLIP"])
+def test_models_of_several_parts_need_their_dimensions(model):
+    told = ("encoder and decoder", "diffusion", "vision tower")
+    assert any(part in assumed for part in told for assumed in read(**OPEN | {"model": model}).assumed)
+    assert "is no decoder alone" in refused(**OPEN | {"model": model, "layers": ""})
+
+
+@pytest.mark.parametrize("model", ["Swin-L", "ResNet-50", "DLRM v2"])
 def test_other_models_are_refused(model):
     assert "in its words" in refused(**OPEN | {"model": model})
+
+
+@pytest.mark.parametrize(("model", "density"), [("DiT-XL/2", 1.0), ("Wan 2.1 14B", 1.0), ("LLaVA 13B", 0.5)])
+def test_diffusion_models_see_both_ways(model, density):
+    blocks = read(**OPEN | {"model": model}).workload.blocks
+    assert {op.density for b in blocks for op in b.ops if op.kind.value == "attention"} == {density}
+
+
+@pytest.mark.parametrize(("size", "each"), [("2.8", 24), ("1.4", 12)])
+def test_layers_of_two_stacks_are_of_each_or_of_both(size, each):
+    sizes = {"layers": "24", "params_B": size, "tied": "0", "hidden": "2048", "heads": "32", "kv_heads": "32"}
+    sizes |= {"gated_ffn": "1", "ffn_hidden": "5120", "vocab": "32128", "seq": "512"}
+    found = read(**OPEN | sizes | {"model": "T5-XL"}).workload
+    assert [float(block.repeats) for block in found.blocks if "layer" in block.name] == [each, each]
+    assert parameters(found) == pytest.approx(1e9 * float(size), rel=0.1)
 
 
 @pytest.mark.parametrize(

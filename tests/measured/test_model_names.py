@@ -1,9 +1,13 @@
 """Models by the names that people write: layers and parameters as published."""
 
+import csv
+import re
+
 import pytest
 
 from costmodel.inputs import layers, parameters
 from costmodel.measured.rows.names import known_dimensions, rough_sizes
+from costmodel.specs import DATA
 from tests.support.row_by_hand import read, refused
 
 OPEN = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "params_B"), "")
@@ -71,6 +75,11 @@ PUBLISHED = {
     "Granite 34B Code": (88, 33.7),
     "Falcon LLM 40B": (60, 41.3),
     "XLM-R XXL": (48, 10.7),
+    "ViT-L/16": (24, 0.304),
+    "ViT-H/14": (32, 0.632),
+    "RoBERTa-large": (24, 0.355),
+    "ModernBERT-large": (28, 0.395),
+    "nanoGPT (124M)": (12, 0.124),
 }
 
 
@@ -97,6 +106,21 @@ def test_no_model_is_taken_for_another_version(model):
     assert model.endswith("flash") or "not known by name" in refused(**OPEN | {"model": model})
 
 
+def _named_sizes():
+    with (DATA / "dimensions.csv").open() as table:
+        names = [name for row in csv.DictReader(table) for name in row["name"].split("|")]
+    found = ((name, re.search(r"(?:^|-)(\d+(?:\.\d+)?)([bmt])(?:-|$)", name)) for name in names)
+    found = ((name, size) for name, size in found if not re.search(r"17b|gemma-(?:1\.1-)?7b", name))  # of other counts
+    return [(name, float(size[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[size[2]]) for name, size in found if size]
+
+
+@pytest.mark.parametrize(("model", "expected"), _named_sizes())
+def test_dimensions_make_as_many_parameters_as_the_name_says(model, expected):
+    """Within what names are rounded by, which is much of 1B to 3B."""
+    rounded = 7e8 if expected in (1e9, 2e9, 3e9) else 3e7
+    assert parameters(read(**OPEN | {"model": model}).workload) == pytest.approx(expected, rel=0.11, abs=rounded)
+
+
 def test_a_mixture_is_no_dense_model_of_that_name():
     assert "not known by name" in refused(**OPEN | {"model": "GPT-1.3B-MoE-128 experts"})
 
@@ -110,6 +134,14 @@ def test_inferred_layers_are_those_that_stages_divide():
     model = {"model": "own", "params_B": "40", "tp": "1", "dp": "8"}
     assert [layers(read(**OPEN | model | {"pp": "8", "vpp": each}).workload) % 8 for each in ("", "2")] == [0, 0]
     assert read(**OPEN | model | {"pp": "8"}).plan.pipeline == 8
+
+
+def test_small_models_are_narrower_than_large_ones_of_as_many_layers():
+    shapes = [
+        read(**OPEN | {"model": "own", "params_B": size, "tp": "1", "dp": "64"}).workload for size in ("0.35", "30")
+    ]
+    assert 18 <= layers(shapes[0]) <= 26
+    assert 48 <= layers(shapes[1]) <= 60
 
 
 def test_numbers_of_dimensions_as_people_write_them():

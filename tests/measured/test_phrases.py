@@ -31,7 +31,7 @@ ONE_SOURCE = {
         + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
-        + [("accumulation", "# gradient|grad? accum* step*")]
+        + [("accumulation", "# gradient|grad? accum*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
         + [("recompute_layers", "recomput*|checkpointing|checkpoint|ckpt|remat* of? first? # layer*")],
         _PLAIN,

@@ -46,6 +46,7 @@ def test_json_keys(capsys):
     assert told["validation"]["fits"] is True
     assert told["validation"]["violations"] == []
     assert told["restriction"] is None
+    assert any("recompute of other shares" in words for words in told["not_searched"])
 
 
 def test_the_answer_is_a_plan_that_explain_takes(capsys, tmp_path):

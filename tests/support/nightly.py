@@ -40,6 +40,7 @@ LONG = (
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
     *(f"{_AGAIN}[{name}]" for name in ("cluster_design", "flexible_plans")),  # by day: three others
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
+    "tests/clusters/test_time_is_kept.py::test_a_little_time_is_kept",  # by day: what reading takes
     "tests/clusters/test_design_cli.py::test_a_limit_of_co2_and_spares",  # by day: brute force of two seeds
     "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
     "tests/targets/test_target_loss.py::test_plan_tells_what_explain",
@@ -61,6 +62,12 @@ LONG = (
     "tests/cli/test_everyday_engineers.py::test_a_task[rent or buy]",
     "tests/cli/test_everyday_engineers.py::test_a_task[the fewest accelerators that do it in time]",
     "tests/cli/test_everyday_engineers.py::test_a_task[a page of plans for my colleagues]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_one_of_two_jobs_is_kept[0.95]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_one_of_two_jobs_is_kept[0.3]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_one_of_two_jobs_is_kept[0.01]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.95]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.3]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.01]",
     "tests/clusters/test_same_joules.py::test_real_parts_within_a_limit",
     # by day: one of several objectives, seeds, counts or limits
     "tests/clusters/test_rows_of_counts.py::test_rows_hold_the_plans_of_every_count[experts]",

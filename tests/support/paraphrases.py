@@ -20,6 +20,12 @@ def spelt(*templates: str) -> list[str]:
     return list(dict.fromkeys(spell(text) for text in plain for spell in _SPELLINGS))
 
 
+def sentences(*templates: str) -> list[str]:
+    """Every choice of every template as it stands, and in small letters: sentences are not hyphened."""
+    plain = [text for template in templates for text in _choices(template)]
+    return list(dict.fromkeys(spell(text) for text in plain for spell in (str, str.lower)))
+
+
 def denied(*subjects: str) -> list[str]:
     """Ways to say that it is not so, of every subject."""
     ways = ("no {}", "without {}", "{} off", "{}: disabled", "{} is not used", "{}=False", "w/o {}", "{} not enabled")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from costmodel.measured.rows import Case, Unreadable, case
+from costmodel.measured.rows import Case, Unreadable, case, choices
 from costmodel.measured.rows.notes import facts_of
 from costmodel.measured.rows.words import grammar, meanings
 
@@ -16,12 +16,15 @@ _CHOICES = (
     "SHARDINGS",
     "PRECISIONS",
     "GRADIENTS",
+    "OPTIMIZERS",
+    "STATES",
+    "DISPATCHERS",
     "ATTENTIONS",
     "RECOMPUTES",
     "RECOMPUTE_CELLS",
     "SCHEDULES",
 )
-_CACHED = (grammar.said, grammar.chosen, grammar.named, grammar.number)
+_CACHED = (grammar.said, grammar.chosen, grammar.named, grammar.number, grammar.absent)
 _WORDS = ("notes", "source", "zero_stage_or_fsdp", "flash_attention", "recompute", "precision", "schedule", "model")
 
 Row = Mapping[str, str]
@@ -115,3 +118,6 @@ def _forget() -> None:
     for function in _CACHED:
         function.cache_clear()
     facts_of.__globals__["_in_words"].cache_clear()
+    for name, function in vars(choices).items():
+        if name.startswith("_") and hasattr(function, "cache_clear"):
+            function.cache_clear()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,24 +15,39 @@ from costmodel.inputs import (
     layers,
     model_flop,
 )
-from costmodel.measured.rows.columns import Columns, RowError, cells, lenient, measured_step_s
+from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
 from costmodel.measured.rows.dimensions import filled
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
+from costmodel.measured.rows.headers import column_readings, translated
 from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed, told_batch
 from costmodel.measured.rows.layouts import layout
-from costmodel.measured.rows.models import workload
+from costmodel.measured.rows.models import check_sizes, workload
 from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, stack_of
 from costmodel.measured.rows.printed import plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
-from costmodel.measured.rows.words import Table, meanings, said
+from costmodel.measured.rows.words import other_than_pretraining
 from costmodel.models import map_operators
+from costmodel.specs import plain as plain_name
 from costmodel.specs import read_rows
 
 
 def read_cases(path: str | Path, software: str | None = None) -> list[Case | Unreadable]:
     """One entry for each row of a file, in order. A malformed row costs that row alone."""
-    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software) for row in read_rows(path)]
+    read_as: dict[str, str] = {}
+
+    def translate(row: Mapping[str, str]) -> Mapping[str, str]:
+        read_as.update(column_readings(tuple(row)))
+        return translated(row)
+
+    rows = [
+        Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software)
+        for row in read_rows(path, translate=translate)
+    ]
+    if not read_as:
+        return rows
+    told = f"columns {', '.join(f'{plain_name(name)} {reading}' for name, reading in read_as.items())}"
+    return [dataclasses.replace(row, assumed=(*row.assumed, told)) if isinstance(row, Case) else row for row in rows]
 
 
 def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadable:
@@ -49,7 +63,10 @@ def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadab
 def _case(printed: Mapping[str, str], software: str | None) -> Case:
     row = plain(printed)
     facts = facts_of(row)
-    _check_it_is_pretraining(row)
+    reason = other_than_pretraining(row.get("source") or "", row.get("model") or "", row.get("notes") or "")
+    if reason:
+        raise RowError(reason)
+    check_sizes(Columns(row))
     facts = told_batch(Columns(row), facts)
     columns, of_dimensions = filled(Columns(row), facts)
     columns, of_sizes = completed(columns, facts)
@@ -81,30 +98,6 @@ def _case(printed: Mapping[str, str], software: str | None) -> Case:
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
-
-
-def _check_it_is_pretraining(row: Mapping[str, str]) -> None:
-    """What the words name that is trained in other ways, or not at all, is refused; what they mention in passing,
-    before or after the training, is not."""
-    told = re.split(r"[;|]|\.\s", row.get("notes") or "")
-    notes = "; ".join(_FROM_THEN_ON.split(sentence)[0] for sentence in told if not _IN_PASSING.search(sentence))
-    _refuse(" | ".join((cells(row, "source", "model"), notes)), meanings.NO_PRETRAINING)
-    _refuse(row.get("model") or "", meanings.OTHER_MODELS)
-
-
-_IN_PASSING = re.compile(r"\b(?:afterwards?|later|subsequent\w*|separate\w*|downstream|future)\b", re.IGNORECASE)
-_FROM_THEN_ON = re.compile(
-    r"\b(?:after(?!\s+(?:the\s+|a\s+)?(?:first\s+|few\s+)?(?:\W?\d|warm|steps?\b))|evaluat\w*|next)\b", re.IGNORECASE
-)
-"""Words behind which a sentence tells of something else than the training: what stands before them counts."""
-
-
-def _refuse(text: str, table: Table) -> None:
-    for phrase, reason in table:
-        if said(text, (phrase,)):
-            first, _, others = phrase.partition(" ")
-            found = next(word for word in first.split("|") if said(text, (f"{word} {others}".strip(),)))
-            raise RowError(f"`{found}` in its words: {reason}")
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack: str) -> float | None:

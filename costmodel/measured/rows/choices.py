@@ -1,5 +1,6 @@
 """What the row chooses among a few: recompute, formats of numbers, attention kernels, pipeline schedules."""
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -8,9 +9,10 @@ from costmodel.inputs import Habits
 from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowError
 from costmodel.measured.rows.words import Table, chosen, clauses, meanings, said
 
+_remembered = functools.lru_cache(maxsize=4096)  # rows of one source say the same words
 _TOO_OLD_FOR_BF16 = ("v100",)
 _ELSEWHERE = re.compile(
-    r"grad|accum|master|optimi[sz]er|reduc|peak|state|memory|logit|loss|norm|attention|attn|gather|comm|dispatch"
+    r"grad|accum|master|optimi[sz]er|optim\b|adam|muon|lion|sgd|moment|bitsandbytes|reduc|peak|state|memory|logit|loss|norm|attention|attn|gather|comm|dispatch"
     r"|\b(?:first|last|embeddings?|head|router|rope|kv|cache)\b"
 )
 
@@ -24,7 +26,8 @@ def recompute(
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
         return {"recompute": habits.recompute or "none"}, True
-    share = _recomputed_share(columns.text("recompute").lower())
+    told = columns.text("recompute").lower() or _of_layers(columns.text("notes"))
+    share = _recomputed_share(told)
     if mode != "none" and (facts.get("selective_layers") or (share and (share < 1 or mode != "selective"))):
         return {"recompute": "full", "recompute_share": share or 0.5}, False
     if mode == "full":
@@ -53,6 +56,13 @@ def _recomputed_share(cell: str) -> float | None:
     if found and 0 < float(found[1]) <= 100:
         return float(found[1]) / 100
     return 0.5 if said(cell, _SECOND) else None
+
+
+@_remembered
+def _of_layers(notes: str) -> str:
+    """The clauses of the notes that tell of how many layers something is computed again."""
+    told = (clause for clause in clauses(notes) if re.search(r"layer|block", clause))
+    return "; ".join(clause for clause in told if said(clause, meanings.RECOMPUTED))
 
 
 def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:
@@ -87,6 +97,7 @@ _OF_ACTIVATIONS = re.compile(
 )
 
 
+@_remembered
 def _about_recompute(notes: str) -> str:
     """The notes without the checkpoints that are written to disk."""
 
@@ -129,17 +140,29 @@ _PARTS = re.compile(
 )
 
 
+@_remembered
 def _about_products(text: str) -> str:
     """The text without what it says of gradients, states and reductions, and of a few layers or other operators."""
     split = (_PARTS.split(clause) for clause in clauses(text))
     return "; ".join(" ".join(part for part in parts if not _ELSEWHERE.search(part)) for parts in split)
 
 
-def gradient_type(columns: Columns) -> str | None:
-    """The format in which gradients add up, where the notes say it."""
-    return _of(columns.text("notes"), meanings.GRADIENTS)
+def of_update(columns: Columns, usual_gradients: str) -> dict[str, str]:
+    """The format in which gradients add up, the optimizer and the format of its states, where the notes say them."""
+    gradients, optimizer, states = _update_words(columns.text("notes"))
+    return {
+        "gradient_dtype": gradients or usual_gradients,
+        "optimizer": optimizer or "adam",
+        "state_dtype": states or "fp32",
+    }
 
 
+@_remembered
+def _update_words(notes: str) -> tuple[str | None, ...]:
+    return tuple(_of(notes, table) for table in (meanings.GRADIENTS, meanings.OPTIMIZERS, meanings.STATES))
+
+
+_CORE = re.compile(r"\bcore[\s\-]*attention")
 _VERSION, _KERNEL = re.compile(r"\bcu-?dnn[\s:=v]*\d[\d.]*"), re.compile(r"att|fused|flash|sdpa")
 _ALONE = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2", "ck": "flash_2"}
 _ALONE |= dict.fromkeys(("eager", "math", "naive", "vanilla", "standard"), "unfused")  # words of a cell of their own
@@ -162,10 +185,17 @@ def attention(columns: Columns, facts: Mapping[str, float]) -> str:
     return kernel or "flash"
 
 
+@_remembered
 def _without_versions(notes: str) -> str:
-    """The notes without cuDNN's version among those of the software, which is no attention kernel."""
-    told = clauses(notes)
-    return "; ".join(clause if _KERNEL.search(clause) else _VERSION.sub("", clause) for clause in told)
+    """The notes without cuDNN's version among those of the software, which is no attention kernel, and without what is
+    computed again of the attention, whatever its kernel."""
+    told = (clause if _KERNEL.search(clause) else _VERSION.sub("", clause) for clause in clauses(notes))
+    return "; ".join(_CORE.sub("", clause) if said(clause, meanings.RECOMPUTED) else clause for clause in told)
+
+
+def dispatcher(columns: Columns) -> str | None:
+    """What sends tokens to experts, where the notes say it."""
+    return _of(columns.text("notes"), meanings.DISPATCHERS)
 
 
 def schedule(columns: Columns) -> str | None:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from costmodel.measured.rows.headers import measured
 from costmodel.specs import show
 
 NO_WORDS = ("0", "0.0", "no", "n", "false", "off", "none", "disabled", "disable", "unused", "without")
@@ -34,10 +35,11 @@ _KINDS = {
 """Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
+_COUNTED = 1e6  # of 1e9 parameters, from which on a number counts each of them
 _BINARY = ("seq", "gpus", "hidden", "ffn_hidden")  # columns whose thousands are 1,024
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _UNITS = (
-    r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|heads?|stages?|ways?"
+    r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|l|heads?|stages?|ways?"
     r"|parameters?|params?|experts?|ranks?|nodes?|per (?:node|host|gpu|device|rank)|s|sec|seconds?|billion"
 )
 
@@ -67,6 +69,8 @@ class Columns:
             raise RowError(f"`{name}` is {show(text)}; expected a number or nothing")
         if value == 0 and name in _NONE_IS_ZERO:
             return None
+        if name == "params_B" and value >= _COUNTED:
+            value *= 1e-9
         if not math.isfinite(value) or value <= 0 or value > 1e12:
             raise RowError(f"`{name}` is {show(text)}; expected a number above 0 and at most 1e12")
         return value
@@ -90,7 +94,10 @@ class Columns:
         text = self.text(name).lower()
         if not text:
             return None
-        first = re.split(r"[\s(,;:]", text)[0]
+        words = re.split(r"[\s(,;:]+", text)
+        first = words[0]
+        if words[-1] == "gated":  # SiLU gated, not gated
+            first = "no" if {"not", "non", "no"} & {*words} else "yes"
         if {text, first} & {*YES_WORDS, *_KINDS.get(name, ((), ()))[0]}:
             return True
         if {text, first} & {*NO_WORDS, *_KINDS.get(name, ((), ()))[1]}:
@@ -108,6 +115,9 @@ def as_number(text: str, scaled: float = 1.0, binary: bool = False) -> float | N
         return float(text.replace("_", "x"))  # 1_000 is nobody's number
     except ValueError:
         pass
+    power = re.fullmatch(r"(\d{1,3})\s*(?:\^|\*\*)\s*(\d{1,2})", text)
+    if power:
+        return float(power[1]) ** int(power[2])
     found = re.fullmatch(rf"[~\u2248]?\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*([kmbgt]?)[\s-]*(?:{_UNITS})?", text)
     if not found:
         return None
@@ -129,12 +139,9 @@ def measured_step_s(row: Mapping[str, str]) -> float | None:
 
 
 def lenient(row: Mapping[str, str], name: str) -> float | None:
-    """A number above zero, or None for anything else: of columns that no prediction reads."""
-    try:
-        value = float(row.get(name) or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value > 0 else None
+    """A number above zero in the unit of its column, or None for anything else: of columns that no prediction reads."""
+    value = measured(name, row.get(name) or "")
+    return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
 def words(row: Mapping[str, str], *names: str) -> str:

@@ -19,7 +19,8 @@ _MIXTURE = re.compile(
 )
 _OTHER_TOKENS = ("another|other|different tokenizer", "another|other|different vocabulary|vocab")
 _HEAD, _WIDEST = 128, 2**17
-_TYPICAL_ASPECT = 128.0  # width over layers: GPT-3 and Llama have 96 to 210
+_ASPECTS = ((0.8e9, 56.0), (3e9, 80.0))  # width over layers below so many parameters: GPT-3 XL has 85, medium 43
+_TYPICAL_ASPECT = 128.0  # of larger ones: GPT-3 and Llama have 96 to 210
 _LAYERS_OF_IT = re.compile(
     r"\b(\d+)[\s\-]*(?:(?:transformer|decoder|hidden)[\s\-]*)?(?:layers?|l)\b(?!\s*(?:dense|moe))"
 )
@@ -51,7 +52,7 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
 
 def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str]:
     """The dimensions of the model by its name; none where the row's own say that it is another."""
-    known = known_dimensions(columns.text("model"))
+    known = known_dimensions(columns.text("model")) or _of_family(columns)
     for name in ("hidden", "heads"):
         if given[name] and known and columns.number(name) != float(known[name]):
             return {}
@@ -68,6 +69,15 @@ def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str
     if said(columns.text("notes"), _OTHER_TOKENS):
         known = {name: size for name, size in known.items() if name != "vocab"}
     return known
+
+
+def _of_family(columns: Columns) -> Mapping[str, str]:
+    """The dimensions of a family whose size another column says (`Llama 3` and 70)."""
+    family, size = columns.text("model"), columns.number("params_B")
+    if not family or not size or re.search(r"\d[bm]\b", family.lower()):
+        return {}
+    sizes = dict.fromkeys(f"{each:g}" for each in (size, round(size), int(size), round(size, 1)))
+    return next((known for each in sizes if (known := known_dimensions(f"{family} {each}b"))), {})
 
 
 def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:
@@ -152,7 +162,9 @@ def _parameters(columns: Columns) -> float | None:
 def _width(size: float, layers: int | None, vocabulary: float) -> int:
     """The multiple of 128 whose decoder of so many layers, or of a typical aspect, comes nearest to the size."""
 
+    aspect = next((aspect for below, aspect in _ASPECTS if size < below), _TYPICAL_ASPECT)
+
     def parameters(hidden: float) -> float:
-        return 12.0 * (layers or hidden / _TYPICAL_ASPECT) * hidden**2 + vocabulary * hidden
+        return 12.0 * (layers or hidden / aspect) * hidden**2 + vocabulary * hidden
 
     return min(range(_HEAD, _WIDEST, _HEAD), key=lambda hidden: abs(math.log(parameters(hidden) / max(size, 1.0))))

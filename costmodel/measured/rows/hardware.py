@@ -23,9 +23,9 @@ _KNOWN = (
     (r"h100.*(hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
     (r"h100|p5\.|a3mega|a3high|^eos", "h100", "h100"),
     (r"a100.*80g", "a100-80gb", "a100"),
-    (r"a100.*40g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
+    (r"a100.*(?<!\d)40g|a100.*320g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
     (r"a100|p4de\.|nd96amsr|a2ultra|^selene", "a100-80gb", "a100"),
-    (r"v100|p3(?:dn)?\.|dgx1$|^summit", "v100", "v100"),
+    (r"v100|p3(?:dn)?\.|dgx1v?$|^summit", "v100", "v100"),
     (r"^dgx2$", "v100-16", "v100"),
     (r"mi300", "mi300x", "mi300x"),
     (r"mi325", "mi325x", "mi325x"),
@@ -43,6 +43,11 @@ _KNOWN = (
 
 def machine(columns: Columns, power_w: float | None = None) -> Machine:
     """The machine of a row, whose accelerators may be capped at so many watts."""
+    if re.fullmatch(r"\d+\s*(?:node|host|server|machine)s?", columns.text("gpus")) and not columns.text(
+        "gpus_per_node"
+    ):
+        told = f"`gpus` is {show(columns.text('gpus'))} and `gpus_per_node` empty"
+        raise RowError(f"{told}; expected a number of accelerators, or those of a node")
     accelerators = columns.needed("gpus")
     if accelerators > 2**24:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
@@ -87,7 +92,7 @@ def _machine(
     parts: int,
     power_w: float | None,
 ) -> Machine:
-    sheet = other_accelerator(name)
+    sheet = other_accelerator(name, memory_gb)
     cluster_name, family = _known(name, memory_gb, printed) if sheet is None else (sheet["like"], sheet["family"])
     cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
     if sheet is not None:
@@ -126,8 +131,17 @@ _V100_16 = 16160 / 16384  # data/accelerators.toml, v100-16gb
 
 def _gigabytes(printed: str) -> float | None:
     """What the name of an accelerator says of its memory (`A100 64GB` of Leonardo, `H100 64GB` of MareNostrum 5)."""
-    found = re.search(r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)", printed)  # neither Gb nor a `GB200`
-    return float(found[1]) if found else None
+    found = _MEMORY.search(printed)
+    if found is None or ("GH200" in printed.upper() and found[1] in _OF_GRACE):
+        return None
+    return float(found[1] or found[2])
+
+
+_MEMORY = re.compile(
+    r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)"  # neither Gb nor a `GB200`
+    r"|(?<![\dx])(?=(?:16|32|40|64|80|96|141|192)[Gg]\b)(\d+)"
+)
+_OF_GRACE = ("120", "240", "480")  # GB of the processor beside it
 
 
 def _of_size(cluster: Cluster, memory_gb: float | None) -> Cluster:

@@ -14,7 +14,7 @@ _USUAL_SEQUENCE, _SHORTEST = 2048, 64  # tokens; fewer are no sequence's
 _USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
 _AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
-    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter)"
+    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter|update)"
     rf"|(?:batch|gbs)\w*(?: size)?\s*(?:of|is|:|=)?\s*(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
     rf"|(?:each|per|every) (?:batch|step|iteration)\W+(?:\w+\W+){{0,3}}?{_AMOUNT}"
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
@@ -60,7 +60,8 @@ def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
     stages, ranks = degree(columns, facts, "pp") or 1, _data_ranks(columns, facts)
     if facts.get("global_batch"):
         return int(facts["global_batch"]), f"batch {int(facts['global_batch'])}, by its words"
-    each = printed_microbatch(columns, facts, stages) or int(facts.get("local_batch", 0))
+    each, whole = printed_microbatch(columns, facts, stages), int(facts.get("local_batch", 0))
+    each = whole if whole and not (each and facts.get("accumulation")) else each  # a rank's batch has its microbatches
     if each and (facts.get("accumulation") or facts.get("local_batch")):
         batch = int(each * facts.get("accumulation", 1.0)) * ranks
         return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
@@ -86,7 +87,8 @@ def _tokens(found: re.Match[str], sequence: int) -> float:
     """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`, `524,288 tokens per step`. Thousands and
     millions of sequences of a power of two are powers of two themselves: 4M tokens are 512 sequences of 8,192."""
     size, letter = next((found[i], found[i + 1]) for i in (1, 3, 5, 7) if found[i])
-    base = 1024.0 if sequence & (sequence - 1) == 0 else 1000.0
+    is_whole = (2.0 * float(size.replace(",", ""))).is_integer()  # 1.05M tokens are no power of two
+    base = 1024.0 if sequence & (sequence - 1) == 0 and is_whole else 1000.0
     return float(size.replace(",", "")) * base ** {"k": 1, "m": 2}.get((letter or "")[:1], 0)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
-from costmodel.measured.rows.choices import attention, gradient_type, precision, recompute, schedule
+from costmodel.measured.rows.choices import attention, dispatcher, of_update, precision, recompute, schedule
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.degrees import degrees_of, is_printed, printed_microbatch
 from costmodel.measured.rows.records import Machine
@@ -119,10 +119,12 @@ def _schedule(
 
 
 def _offload(facts: Mapping[str, float], software: str) -> dict[str, float]:
-    """An optimizer in the host's memory; DeepSpeed keeps the gradients beside it (K: ZeRO-Offload)."""
+    """An optimizer in the host's memory; DeepSpeed keeps the gradients beside it (K: ZeRO-Offload). Weights too."""
+    weights = {"offload_weights": 1.0} if facts.get("offloaded_weights") else {}
     if not facts.get("host_optimizer"):
-        return {}
-    return {"offload_optimizer": 1.0, "offload_gradients": float(software == "deepspeed")}
+        return weights
+    share = min(1.0, facts.get("offload_share", 1.0))
+    return {"offload_optimizer": share, "offload_gradients": share * float(software == "deepspeed")} | weights
 
 
 def _numbers(
@@ -133,11 +135,10 @@ def _numbers(
     return {
         "precision": precision(columns, family, assumed),
         "attention": attention(columns, facts),
-        "gradient_dtype": gradient_type(columns) or usual,
         "loss": _loss(facts, software),
         "master_weights": not facts.get("pure_narrow"),
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
-    }
+    } | of_update(columns, usual)
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:
@@ -168,8 +169,9 @@ def _experts(
         assumed.append(f"experts over {expert} ranks: {printed} does not divide them")
     shared = int(facts.get("expert_tensor", 0)) or (degrees["tensor"] if expert == 1 else 1)
     shared = shared if ranks % (expert * shared) == 0 else 1
-    dispatcher = "fused" if facts.get("fast_dispatcher") else "usual"
-    return {"expert": expert, "expert_tensor": shared, "dispatcher": dispatcher}
+    named = dispatcher(columns)
+    chosen = "fused" if facts.get("fast_dispatcher") else named or "usual"
+    return {"expert": expert, "expert_tensor": shared, "dispatcher": chosen}
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:

@@ -8,8 +8,8 @@ from typing import Any
 from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.names import normal_name
-from costmodel.measured.rows.words import meanings, said
-from costmodel.models import Latent, causal_density, decoder, moe_decoder
+from costmodel.measured.rows.words import chosen, kinds, said
+from costmodel.models import Latent, causal_density, decoder, encoder_decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
 
 Facts = Mapping[str, float]
@@ -60,7 +60,10 @@ def workload(columns: Columns, facts: Facts, habits: Habits) -> tuple[Workload, 
     """The workload and what was assumed for it."""
     by_name = _by_name(columns.text("model"))
     shared, assumed = _shared(columns, facts, by_name)
-    if columns.count("experts"):
+    if said(columns.text("model"), kinds.TWO_STACKS):
+        builder, own = encoder_decoder, _two_stacks(columns, shared)
+        shared = {name: size for name, size in shared.items() if name != "key_value_heads"}
+    elif columns.count("experts"):
         builder, own = moe_decoder, _expert_keywords(columns, facts, by_name)
         assumed += () if columns.count("topk") or facts.get("top_k") else (f"{own['top_k']} experts of one token",)
     else:
@@ -90,11 +93,15 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
     if too_large:
         raise RowError(f"`{too_large[0]}` is {sizes[too_large[0]]}; expected at most {_LARGEST}")
     gated, vocabulary, assumed = bool(columns.flag("gated_ffn")), columns.count("vocab"), ()
-    model, encoder = columns.text("model"), said(columns.text("model"), meanings.ENCODERS)
+    model, encoder = columns.text("model"), said(columns.text("model"), kinds.ENCODERS)
+    partly = chosen(model, kinds.PARTLY_KNOWN)
+    of_pictures = said(model, (*kinds.VISION, *kinds.DIFFUSION))
     if vocabulary is None:
-        vocabulary = _CLASSES if said(model, meanings.VISION) else _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
+        vocabulary = _CLASSES if of_pictures else _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
         assumed = (f"vocabulary {vocabulary}",)
     assumed += ("attention without a causal mask: an encoder",) if encoder else ()
+    assumed += (str(partly),) if partly else ()
+    encoder = encoder or said(model, kinds.DIFFUSION)
     printed = int(facts.get("head_size", 0)) or columns.count("head_size") or by_name.get("head_size")
     keywords = {
         "layers": sizes["layers"],
@@ -108,6 +115,30 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
         "causal_density": 1.0 if encoder else _density(columns, facts, by_name),
     }
     return keywords, assumed
+
+
+def check_sizes(columns: Columns) -> None:
+    """Models of which columns hold the most need them: no name of theirs fills in what is missing."""
+    model, names = columns.text("model"), ("layers", "hidden", "heads")
+    about = chosen(model, kinds.PARTLY_KNOWN)
+    missing = [name for name in names if not columns.text(name)]
+    if about and missing:
+        raise RowError(f"`{missing[0]}` is empty; expected an integer above 0: {model!r} is no decoder alone")
+
+
+def _two_stacks(columns: Columns, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Encoder and decoder of as many layers as the row says, of each or of both: what comes nearer to the parameters.
+
+    The target is a quarter of the sequence, as in T5 (Raffel et al. 2020, section 3.1.4: 512 and 114 tokens).
+    """
+    hidden, ffn, gated = columns.needed("hidden"), columns.needed("ffn_hidden"), bool(columns.flag("gated_ffn"))
+    inner, size = shared["heads"] * shared["head_size"], columns.number("params_B")
+    of_layer = 6.0 * hidden * inner + (3.0 if gated else 2.0) * hidden * ffn  # in the mean of both sides
+    each = shared["layers"]
+    if size and each > 1 and 1e9 * size < 1.5 * each * of_layer + shared["vocabulary"] * hidden:
+        each //= 2
+    target = max(1, shared["sequence"] // 4)
+    return {"ffn": ffn, "gated": gated, "layers": each, "decoder_sequence": target, "relative_buckets": 32}
 
 
 def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> dict[str, Any]:

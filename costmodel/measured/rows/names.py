@@ -29,7 +29,7 @@ _OF_TABLE = dict(
     )
 )
 _RESPELLED = (  # in lower case, as each is written in names of models, files and flavours
-    (r"^[\w.\-]+/(?=\S)", ""),
+    (r"^[\w.\-]+/(?=[^\s\d])", ""),  # an owner; `ViT-L/16` has none
     (r"llama[-_ ]?v(?=[234])", "llama"),
     (r"llama[-_ ]?3(?:[.][13](?!\d)|[-_]?[13](?=[-_ ]))", "llama3"),
     (r"llama[-_ ]?3[-_]?2(?=[-_ ])", "llama3.2"),
@@ -38,6 +38,9 @@ _RESPELLED = (  # in lower case, as each is written in names of models, files an
     (r"^ds[-_ ]?v(?=[23])|deepseek[-_ ]?v?(?=[23](?:[-_ (.]|$))", "deepseek-v"),
     (r"deepseek[-_ ]?v[23][-_ ]+16b", "deepseek-v2-lite"),  # torchtitan's 16B, MaxText's deepseek2-16b
     (r"deepseek[-_ ]?r1(?!.*distill)|deepseek-v3\.1(?!\d)", "deepseek-v3"),
+    (r"deepseek-v2\.5", "deepseek-v2"),
+    (r"bloomz(?![a-z])", "bloom"),
+    (r"llama[-_ ](\d+b)[-_ (]*v([234])\b", r"llama\2-\1"),
     (r"olmo[-_ ]?2[-_ ]?\d{4}", "olmo2"),
     (r"megatron[-_ ]turing(?:[-_ ]?nlg)?", "mt-nlg"),
     (r"(?<![a-z])t(?:uring)?[-_ ]?nlg(?:[-_ (]*17(?:\.2)?b)?", "t-nlg-17b"),
@@ -51,6 +54,7 @@ _WHOLE = {
     "mtnlg": "mt-nlg-530b",
     "palm": "palm-540b",
     "starcoder": "starcoder-15b",
+    "tinyllama": "tinyllama-1.1b",
 }
 _OTHER_SIZE = re.compile(
     r"mini|small|medium|large|tiny|nano|micro|lite|air|flash|next|max|plus|vl|vision|omni|multimodal"

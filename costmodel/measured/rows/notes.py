@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import cells, software_words
-from costmodel.measured.rows.words import meanings, named, number, said
+from costmodel.measured.rows.words import absent, meanings, named, number, said
 
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
@@ -62,13 +62,16 @@ def _general_overlap(text: str, facts: Mapping[str, float]) -> dict[str, float]:
 
 def _general_offload(facts: Mapping[str, float]) -> dict[str, float]:
     """What goes to the host's memory where it is not named: the optimizer's states (K: ZeRO-Offload)."""
-    is_named = "host_optimizer" in facts or facts.get("offloaded_activations")
+    is_named = "host_optimizer" in facts or facts.get("offloaded_activations") or facts.get("offloaded_weights")
     return {"host_optimizer": facts["offload_any"]} if "offload_any" in facts and not is_named else {}
 
 
 def _numbers(text: str) -> dict[str, float]:
     found = {name: number(text, phrases) for name, phrases in meanings.NUMBERS.items()}
-    return {name: value for name, value in found.items() if value}
+    if found["ulysses"] and found["ring"]:  # heads and sequences are both divided
+        found["context"] = found["ulysses"] * found["ring"]
+    undivided = [name for name, words in meanings.ABSENT.items() if not found[name] and absent(text, words)]
+    return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
 
 
 def _graphs(text: str) -> dict[str, float]:

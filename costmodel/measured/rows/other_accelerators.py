@@ -28,9 +28,11 @@ _DIVIDED = (
 _SLICE_OF_CORES = re.compile(r"v(?:[234]|5p)(\d{1,5})(?!\d|chips|gb)")
 
 
-def other_accelerator(name: str) -> Mapping[str, str] | None:
-    """The data sheet of an accelerator by its name without blanks and dashes; None where none is known."""
-    return next((sheet for sheet in _sheets() if re.search(sheet["pattern"], name)), None)
+def other_accelerator(name: str, memory_gb: float | None = None) -> Mapping[str, str] | None:
+    """The data sheet of an accelerator by its name without blanks and dashes, and by the memory on its label where it
+    was made with several; None where none is known."""
+    label = name if memory_gb is None else f"{name},{memory_gb:g}gb"
+    return next((sheet for sheet in _sheets() if re.search(sheet["pattern"], label)), None)
 
 
 @functools.cache

@@ -17,8 +17,8 @@ _NUMBERS = (
 )
 _AMONG_WORDS = re.compile(
     r"(?!none|no\b|not\b)(?:[a-z][a-z _\-]*?[\s=:\-]*)?"  # MBS=, top-
-    r"(?P<number>[~\u2248]?\s*\d+(?:,\d{3})*(?:\.\d+)?\s*[kmbgt]?)\b"
-    r"(?P<rest>\s*[(\[;+].*|,?\s+(?!or\b|to\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
+    r"(?P<number>[~\u2248]?\s*\d+(?:,\d{3})*(?:\.\d+)?\s*(?:[kmbgt]|gi?b)?)\b"
+    r"(?P<rest>\s*[(\[;+].*|\s*/\s*[a-z].*|,?\s+(?!or\b|to\b|then\b|later\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
     re.IGNORECASE,
 )
 _OF_NODES = re.compile(
@@ -27,24 +27,50 @@ _OF_NODES = re.compile(
     re.IGNORECASE,
 )
 _NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IGNORECASE)
-_TIMES_HIDDEN = re.compile(r"(\d+(?:\.\d+)?)\s*[x*]?\s*(?:h|d|hidden|d_model|hidden_size)", re.IGNORECASE)
+_BOXES = re.compile(r"(\d+)\s*[x*\u00d7]?\s*(?:dgx|hgx)\b.*", re.IGNORECASE)  # of eight accelerators
+_TIMES_NAME = re.compile(r"(\d+)\s*[x*\u00d7]\s*[a-z].*", re.IGNORECASE)  # 8 x H100
+_BLOCK = re.compile(r"(?:full\W+)?block\W+(\d+)(?:\s*layers?)?\W*", re.IGNORECASE)  # Megatron's `--recompute-method`
+_VERSION = re.compile(r"(?:v|(?:yes|true|on)\W+v?)([1-4])[\d.x]*\W*", re.IGNORECASE)  # v3, yes (2.x)
+_OF_A_RANK = re.compile(
+    r"(\d+)\s*(?:(?:seqs?|sequences?|samples?)\s*)?(?:per|/)\s*(?:gpu|device|rank|chip|core)\b.*", re.I
+)
+_PRODUCT = re.compile(r"(\d+)\s*[x*\u00d7]\s*(\d+)")
+_TIMES_HIDDEN = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:[x*]\s*(?:h|d|hidden|d_model|hidden_size)?|h|d|hidden|d_model|hidden_size)", re.IGNORECASE
+)
 _HEADS_OF_KEYS = re.compile(r"(\d+)\s*(?:q(?:uery)?)?\s*[/|]\s*(\d+)(?:\s*(?:kv|key.?value))?(?:\s*heads?)?")
 _EXPERTS_TIMES = re.compile(r"\d+\s*x\s*\d")
+_LONG, _DIGITS = 400, re.compile(r"(\d{40})\d+")  # what is no name and no number is slow to search
 _TOKENS = re.compile(r"tok", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what a column's number does not count
 
 
 def plain(row: Mapping[str, str]) -> Mapping[str, str]:
     """The row with numbers alone in the columns of numbers, and what else stands there in its notes."""
+    if any(len(cell or "") > _LONG for cell in row.values()):
+        row = {name: _shortened(name, cell or "") for name, cell in row.items()}
     cells = {name: " ".join((row.get(name) or "").split()) for name in _NUMBERS}
     worded = {name: cell for name, cell in cells.items() if cell and not _is_number(cell)}
-    if not worded:
+    batch = cells["global_batch_sequences"]
+    worded |= {"global_batch_sequences": batch} if _OF_A_RANK.fullmatch(batch) else {}
+    block = _BLOCK.fullmatch((row.get("recompute") or "").strip())
+    version = _VERSION.fullmatch((row.get("flash_attention") or "").strip())
+    if not worded and block is None and version is None:
         return row
     given, words = dict(row), [row.get("notes") or ""]
+    if version:
+        given["flash_attention"] = f"FlashAttention-{version[1]}"
+    if block:
+        given["recompute"] = "full"
+        words.append(f"recompute num layers {block[1]}")
     for name, cell in worded.items():
         given[name], rest = _read(name, cell, given)
         words += [rest] if rest else []
     return given | {"notes": "; ".join(word for word in words if word)}
+
+
+def _shortened(name: str, cell: str) -> str:
+    return cell[:_LONG] if name in ("hardware", "model") else _DIGITS.sub(r"\1", cell)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -62,15 +88,28 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
         return "", ""
     times = _TIMES_HIDDEN.fullmatch(cell) if name == "ffn_hidden" else None
     hidden = as_number((row.get("hidden") or "").lower()) if times else None
-    if times and hidden:
-        return f"{float(times[1]) * hidden:g}", ""
-    if name == "global_batch_sequences" and _TOKENS.search(cell) and not re.search(r"\(.*tok", cell):
-        return "", f"batch of {cell}"
+    if times:
+        return f"{float(times[1]) * hidden:g}" if hidden else "", ""
+    if name == "global_batch_sequences" and (of_batch := _batch(cell)):
+        return of_batch
+    if name == "gpus_per_node" and (named := _TIMES_NAME.fullmatch(cell)):
+        return named[1], ""
     found = _AMONG_WORDS.fullmatch(cell)
     if found is None:
         return cell, ""
     rest = _bare(found["rest"])
     return found["number"].strip(), f"context parallel {rest}" if name == "cp" and rest else rest
+
+
+def _batch(cell: str) -> tuple[str, str] | None:
+    """`2 per GPU`, `16 x 8` and tokens; None where it is none of these."""
+    of_rank, product = _OF_A_RANK.fullmatch(cell), _PRODUCT.fullmatch(cell)
+    if of_rank:
+        return "", f"local batch size {of_rank[1]}"
+    if product:
+        return str(int(product[1]) * int(product[2])), ""
+    of_tokens = _TOKENS.search(cell) and not re.search(r"\(.*tok", cell)
+    return ("", f"batch of {cell}") if of_tokens else None
 
 
 def _heads(name: str, cell: str) -> tuple[str, str] | None:
@@ -85,6 +124,9 @@ def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     """`8x8`, `16 nodes x 8 GPUs`, `4x8 H100`, `16 nodes of 8`, `32 nodes`, `256 GPUs (32 nodes)`."""
     cell = re.sub(r"(?<=[a-zA-Z])[_-]+|[_-]+(?=[a-zA-Z])", " ", cell)
     cell = numbered(cell.lower())
+    boxes = _BOXES.fullmatch(cell)
+    if boxes:
+        return str(8 * int(boxes[1])), ""
     told = re.search(r"(\d+)\s*(?:gpus|accelerators|chips)\b", cell)
     if told and _NODES_ALONE.match(cell) and not _OF_NODES.fullmatch(cell):  # 4 nodes (32 GPUs)
         return told[1], ""
@@ -92,6 +134,9 @@ def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     if found:
         nodes, each = (int(size) for size in found.groups() if size and size.isdigit())
         return str(nodes * each), ""
+    named = _TIMES_NAME.fullmatch(cell)
+    if named and not _OF_OTHERS.search(cell):  # 64x H100
+        return named[1], ""
     each = as_number((row.get("gpus_per_node") or "").lower())
     alone = _NODES_ALONE.fullmatch(cell)
     if alone and each:

@@ -16,7 +16,13 @@ _PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat
 _UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distributed data parallel*", "no sharding")
 _OF_SHARDING = (*_HYBRID, *_UNDIVIDED, "zero optimi*? stage? 0|1|2|3", "zero redundancy|offload*|infinity|plus")
 _OF_SHARDING += ("fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*", "shard grad op")
-_OF_SHARDING += ("distributed|sharded fused? optimizer|adam*", "replicate", "data_parallel|dp shard", "reshard*")
+_OF_SHARDING += ("sharding|deep_speed stage 0|1|2|3", "shard* group")
+_OF_SHARDING += (
+    "dist|distributed|sharded fused? optimizer|optim|opt|adam*",
+    "replicate",
+    "data_parallel|dp shard",
+    "reshard*",
+)
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 
 
@@ -82,8 +88,10 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
     return software == "megatron-2022" and (named or bool(facts.get("optimizer_sharded")))
 
 
+_RANKS = "(?:gpus|ranks|chips|devices|accelerators|replicas)"
 _GROUPS = (
-    r"groups? (?:of |size )?(\d+)|(?:over|within|across|among) (\d+) (?:gpus|ranks|chips|devices|accelerators)"
+    rf"(\d+) {_RANKS} (?:per|in each) (?:\w+ )?group|groups? (?:of |size )?(\d+)"
+    rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
     r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"

@@ -7,6 +7,8 @@ _BITS = {"edr": 100e9, "hdr": 200e9, "ndr": 400e9, "xdr": 800e9}  # of one port 
 _CARDS_BITS = {"5": 100e9, "6": 200e9, "7": 400e9, "8": 800e9}  # NVIDIA's data sheets of ConnectX-5 to 8, one card
 _RATE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?([GgTt])([Bb](?:it|yte)?s?)?(/s(?:ec)?|ps|E)?(?!\w)")
 _SAME = 0.01
+_SLOW = 50e9 / 8  # bytes per second, up to which a link is the node's only one where more is usual (10 GbE)
+_PCIE_BYTES_PER_S = {300e9: 32e9, 450e9: 64e9}  # 16 lanes of the generation of an accelerator with such links
 _COUNTS = (
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=\d)",  # 4x100, before what else is counted
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
@@ -39,8 +41,8 @@ def between_nodes(note: str, per_node: int, usual: float | None = None) -> float
     """Bytes per second, accelerator and direction between nodes, as the note says it; None where it does not.
 
     `8x200 Gb/s per node`, `400G NDR per GPU`, `4x HDR ConnectX-6 per node`, `8x400G`, `3.2 Tbps`, ... A rate of which
-    nobody says whose it is is an accelerator's where that is `usual`, the node's above that, and below it one of
-    unknown number.
+    nobody says whose it is is an accelerator's where that is `usual`, the node's above that and far below it, and
+    a little below it one of unknown number.
     """
     rates = (_rate(clause, per_node, usual) for clause in _of_network(note))
     return next((rate for rate in rates if rate is not None), None)
@@ -62,12 +64,14 @@ def _of_network(note: str) -> Iterator[str]:
 _BARE = re.compile(r"(?<![\w.])(\d+)\s*x\s*(25|40|50|100|200|400|800|1600)(?![\w.])(?!\s*[GgTt][Bb])")
 _IN_WORDS = {"one": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
 _WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][Dd][Rr]|(?:NIC|HCA|port)s?\b))")
+_RAILS = _any_case(r"(?<!x )\b(dual|quad)[\s-](?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)")
 _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
 
 
 def _spelt(note: str) -> str:
     """The note with the unit of `8x200`, and rates out of brackets that say whose they are: `4x NIC (200 Gb/s)`."""
     note = _WORDED.sub(lambda found: _IN_WORDS[found[0].lower()], note)
+    note = _RAILS.sub(lambda found: "2x " if found[1].lower() == "dual" else "4x ", note)
     note = _BARE.sub(r"\1x\2 Gb/s", note.replace("\u00d7", "x"))
     return _IN_BRACKETS.sub(lambda found: f" {found[1]} " if "," not in found[1] else found[0], note)
 
@@ -85,6 +89,8 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
     if found or usual is None or _PER_NODE.search(clause):
         return count * rate / per_node
     if rate > usual * (1 + _SAME):
+        return rate / per_node
+    if rate <= _SLOW < usual:
         return rate / per_node
     return rate if rate > usual * (1 - _SAME) else None
 
@@ -118,6 +124,11 @@ _LINKS = _any_case(
 )
 
 
+_NO_LINKS = _any_case(
+    r"\bpcie?[\s-]*only\b|\b(?:no|without|lacks?) nvlinks?\b|\bnvlinks?:? (?:is )?(?:off|disabled|absent)\b"
+)
+
+
 def inside(note: str, usual: float) -> float | None:
     """Bytes per second inside a node where the note prints it, or how many links; None where it does not.
 
@@ -128,6 +139,8 @@ def inside(note: str, usual: float) -> float | None:
     found = re.search(
         r"(?:nvlink|nvswitch|xgmi)\s*(?:gen\s?\d\s)?:?\s*(\d+(?:\.\d+)?)\s*GB(?:/s|ps)", note, re.IGNORECASE
     )
+    if not found and _NO_LINKS.search(note):
+        return _PCIE_BYTES_PER_S.get(usual)
     if not found:
         return _of_links(note, usual)
     rate = 1e9 * float(found[1])

@@ -47,7 +47,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
     "host_optimizer": (
-        "offload* & optimizer",
+        "offload* & optimizer|optim",
         "optimizer state? is? in|on|to the? grace? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
@@ -59,6 +59,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "activation* checkpoint*? cpu|host|memory? offload*",
         "activation* is|are? in|on|to|offloaded cpu|host",
         "activation* is|are offloaded",
+        "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
+        "offload* of|the? of|the? checkpoint|ckpt",
+    ),
+    "offloaded_weights": (
+        "offload* & param*|weight*|model_states",
+        "param*|weight* is|are? in|on|to the? cpu|host",
     ),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
@@ -69,8 +75,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "selective ac option 2",  # K: torchtitan, every second layer
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
-    "fused_loss": ("fused|fusion & cross_entropy|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
-    "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce_loss|loss|logit*", "liger*"),
+    "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
+    "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
     "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
     # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
@@ -85,7 +91,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
-        "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
+        "full*|whole|entire|complete captur*|training? iteration|step & graph*|captur*",
         "graph* & full|whole|entire iteration|step|model",
         "scope full|whole|entire iteration|step",
     ),
@@ -94,6 +100,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
 
 _RECOMPUTED = "recomput*|checkpointing|checkpoint|ckpt|remat*"
 _BATCH_OF = "per|a|each gpu|device|chip|rank|dp"
+
+_ACROSS = "across|over|within|among|on|spans|spanning the|all? #"
 
 NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offload_layers": (
@@ -126,13 +134,13 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "num|number of? micro_batch* #",
         "micro_batch* number|count #",
         "micro num #",
-        "# gradient|grad? accum* step*",
+        "# gradient|grad? accum*",
         "accum* over # step*|micro_step*|micro_batch*",
         "# micro_batches",
         "micro_batches~ #",
     ),
     "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",
-        "micro_batches~ of # sequence*|sample*"),
+        "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch"),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
@@ -156,17 +164,21 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "tensor": (
         "tp size|degree? #",
+        "tp sp size|degree? #",
         "tensor model? parallel* size|degree? #",
         "model_parallel* size|degree? #",
         "# way tensor|tp|model",
+        "mp #",
+        f"tp|tensor_parallel*|model_parallel* {_ACROSS}",
     ),
     "pipeline": (
         "pp size|degree? #",
         "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
+        "pipeline|pp parallel*? of? depth #",
         "# pipeline stage*",
-        "# stage* interleav*|gpipe|1f1b? pipeline*",
-        "gpipe|1f1b|pipeline with|of # stage*",
+        "# stage* & pipelin*|gpipe|1f1b",
+        f"pp|pipeline_parallel*|pipelined {_ACROSS} stage*|node*|host*|server*|gpu*|device*",
     ),
     "context": (
         "cp size|degree? #",
@@ -177,12 +189,16 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "ring size|degree #",
     ),
     "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
-    "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
+    "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
+        f"ep|expert_parallel* {_ACROSS}", f"experts distributed|sharded|spread|split|placed? {_ACROSS}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "global_batch": ("global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
+    "offload_share": ("offload* frac*|ratio|share #",),
+    "global_batch": ("# gbs","global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
+    "ulysses": ("ulysses sp|sequence_parallel*? size|degree? #", "# way? ulysses"),
+    "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
 })  # fmt: skip
@@ -195,7 +211,8 @@ SOFTWARE_NAMES = (
     ("neuron|neuronx", "xla"),
     ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
     ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
-    ("lightning|lit_gpt|axolotl|accelerate|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
+    ("megatron fsdp", "megatron-core"),
+    ("lit_gpt|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
     ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
     ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
@@ -210,7 +227,8 @@ SOFTWARE_NAMES = (
     ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
     ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
     ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
-    ("ulysses", "deepspeed"),
+    ("zero infinity|plus_plus|++", "deepspeed"), ("ulysses", "deepspeed"),
+    ("lightning|axolotl|accelerate|trl", "fsdp"),  # which start others, named before
     ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
 )  # fmt: skip
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
@@ -219,11 +237,12 @@ SHARDINGS = (
     ("zero optimi*? stage? 0", 0),
     ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
-    ("zero optimi*? stage? 1|i", 1), ("distributed|sharded fused? optimizer|adam*", 1),
+    ("zero optimi*? stage? 1|i", 1), ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
     ("optimizer state? is|are? shard*|partition*", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
     ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
+    ("deep_speed stage 0", 0), ("deep_speed stage 2", 2), ("deep_speed stage 1", 1), ("deep_speed stage 3", 3),
     ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
     ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
 )  # fmt: skip
@@ -241,6 +260,36 @@ PRECISIONS = (
 )  # fmt: skip
 """Formats of numbers by name; `16` is the 16-bit format that the accelerator has."""
 
+OPTIMIZERS = (
+    ("8_bit|8bit|int8 adam*|optimi*", "adam_8bit"),
+    ("adam*|optimi* 8_bit|8bit", "adam_8bit"),
+    ("muon", "muon"),
+    ("adafactor|ada_factor", "adafactor"),
+    ("sgd|lion", "sgd"),  # one state each
+)
+"""Optimizers by name; of several the one that has the matrices (Muon leaves Adam the embeddings)."""
+
+DISPATCHERS = (
+    ("all_gather & dispatch*", "all_gather"),
+)  # fmt: skip
+"""What sends tokens to their experts."""
+
+ABSENT: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "tensor": ("tp", "tensor|model|operator parallel*"),
+    "pipeline": ("pp", "pipeline parallel*"),
+    "context": ("cp", "context parallel*"),
+    "expert": ("ep", "expert parallel*"),
+})  # fmt: skip
+"""Degrees that are one where these words are denied."""
+
+_MOMENTS = "moment*|optimizer_state|optim_state|adam*_state|exp_avg"
+STATES = (
+    (f"fp32|float32|32_bit & {_MOMENTS}", "fp32"),
+    (f"bf16|bfloat16|16_bit & {_MOMENTS}", "bf16"), (f"fp16|float16 & {_MOMENTS}", "fp16"),
+    (f"fp8|float8|8_bit & {_MOMENTS}", "fp8"),
+)  # fmt: skip
+"""The format of the optimizer's moments."""
+
 SCALINGS = (
     ("mx|microscaling scal*", "mxfp8"), ("block* scal*", "fp8_block"), ("blockwise|128x128|1x128", "fp8_block"),
 )  # fmt: skip
@@ -256,6 +305,7 @@ GRADIENTS = (
 
 ATTENTIONS = (
     ("use|enable flash_attention|flash_attn|flash|fa 1", "flash"),  # a switch, not a version
+    ("sdpa|sdp & math|eager|naive", "unfused"),  # K: PyTorch's backends
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
@@ -267,20 +317,23 @@ ATTENTIONS = (
     ("te", "flash_3"), ("transformer engine", "flash_3"),
     ("flash|flash_attention|flash_attn", "flash"), ("fused attention", "flash"), ("memory efficient", "flash_2"),
     ("unfused", "unfused"), ("naive|vanilla|standard|math|core attention|attn", "unfused"),
-    ("fused? scaled? masked? softmax", "unfused"),
+    ("fused|scaled|masked scaled? masked? softmax", "unfused"), ("softmax & dropout|kernel", "unfused"),
+    ("bmm|baddbmm", "unfused"),
 )  # fmt: skip
 """Attention kernels by name; `flash` is the one that the software calls."""
+
+RECOMPUTED = (_RECOMPUTE,)
 
 RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
     ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
-    (f"selective & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
+    (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute*|checkpoint* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
-    (f"{_RECOMPUTE} & layer_wise|layerwise|block|uniform", "full"), ("use checkpoint", "full"),
-    ("every|all|each transformer? block|layer is|are? checkpointed|recomputed", "full"),
+    (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
+    ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
     ("recompute*!", "full"),
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
@@ -298,6 +351,7 @@ RECOMPUTE_CELLS = (
 """The same in the column, where nothing else is spoken of."""
 
 SCHEDULES = (
+    ("dual pipe*", "dualpipe"),
     ("zb v", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
     ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
     ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
@@ -306,46 +360,3 @@ SCHEDULES = (
     ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
 )  # fmt: skip
 """Pipeline schedules by name."""
-
-_NOTHING, _PARTS = "nothing is trained", "only a part of it is trained"
-_PREFERENCES = "preferences are trained, with other passes than one forward and one backward"
-_OTHER_LAYERS = "it is no transformer of one kind of layer"
-_TWO_STACKS = "its columns do not say the layers of encoder and decoder"
-_TWO_TOWERS = "its columns do not say its vision tower"
-_DIFFUSION = "a diffusion model, whose conditioning no column tells"
-_PICTURES = "vit|deit|dinov2|dino"
-
-NO_PRETRAINING = (
-    ("lora|qlora|dora|peft", "only adapters are trained"),
-    ("adapter* & only|tuning", "only adapters are trained"),
-    ("adapter* are? trained", "only adapters are trained"),
-    ("prefix|prompt tuning", "only adapters are trained"),
-    ("frozen & backbone|base_model|encoder|weights|tower|layers", _PARTS),
-    ("dpo|grpo|ppo|rlhf", _PREFERENCES),
-    ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
-    ("teacher model|logit*|forward", "a second model runs beside it"),
-    ("decode|decoding|prefill phase|stage|batch", _NOTHING),
-    ("decode|decoding|prefill & throughput|latency|speed", _NOTHING),
-    ("inference throughput|latency|benchmark*|decode|prefill|batch|serving", _NOTHING),
-    ("mlperf inference", _NOTHING),
-    ("forward pass? only benchmark*|throughput|latency|time|timing|run|measure*", _NOTHING),
-    ("only the? forward pass* is|was|are|were? timed|measured|benchmarked|run", _NOTHING),
-    ("vllm|sglang|tensorrt_llm", _NOTHING),
-    ("unet|u_net|stable_diffusion|sdxl", _OTHER_LAYERS),
-    ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
-)  # fmt: skip
-"""What rows may be that this model has no formula for, and why."""
-
-OTHER_MODELS = (
-    ("t5|mt5|ul2|bart|mbart|pegasus|marian|nllb|m2m|whisper", _TWO_STACKS), ("encoder decoder", _TWO_STACKS),
-    ("dit|pixart|flux|sd3|sora|wan", _DIFFUSION), ("diffusion", _DIFFUSION),
-    ("llava|neva|vlm|vl|intern_vl|clip|siglip|blip|flamingo|vision_language", _TWO_TOWERS),
-    ("# b? vision", _TWO_TOWERS),
-    ("swin|resnet|convnext|yolo|efficientnet|dlrm|alphafold|wav2vec|conformer|lstm", _OTHER_LAYERS),
-)  # fmt: skip
-"""Names of models that are no decoder or encoder of one kind of layer, and why their rows are refused."""
-
-ENCODERS = ("bert|roberta|deberta|electra|xlm_r|distilbert", "modern bert", _PICTURES, "vision transformer")
-"""Names of encoders, whose attention has no causal mask."""
-VISION = (_PICTURES, "vision transformer")
-"""Names of encoders of pictures, which end in a thousand classes."""

@@ -1,0 +1,84 @@
+"""Text as phrases take it: small letters, degrees each beside its name, numbers in digits, words in English."""
+
+import re
+
+from costmodel.measured.rows.words.languages import in_english
+
+_NUMBERS = {"two": "2", "three": "3", "four": "4", "six": "6", "eight": "8", "ten": "10", "sixteen": "16"}
+_NUMBERS |= {"five": "5", "twelve": "12", "thirty-two": "32", "sixty-four": "64"}
+_ONE = re.compile(r"\b(?:(?:an?|one|only) )?(?:one|single)(?=[\s-](?:sequence|sample|micro|mtp))")
+_NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})\b")
+
+
+def numbered(text: str) -> str:
+    """The text, in lower case, with small numbers in digits."""
+    return _ONE.sub("1", _NUMBER_WORDS.sub(lambda found: _NUMBERS[found[0]], text))
+
+
+def spelt(text: str) -> str:
+    """The text in lower case, camel case parted, without quotes, in one spelling of blanks, dashes and negations."""
+    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").lower()
+    text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
+    text = numbered(in_english(text))
+    text = re.sub(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)", r"\1", text)
+    text = re.sub(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b", r"\1s", text)
+    text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
+    return _degrees(_CHANGED.sub("", text))
+
+
+_CHANGED = re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)")
+"""Of a change the row has what it changed to."""
+
+_LETTERS = {"t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
+_NAME = (
+    r"(?:[tpdce]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|[tpdcev]"
+    r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
+)
+_AND = r"(?:\s*[,/x*\-|:]\s*(?:and\s)?|\sand\s)"
+_NAMES = rf"(?<![\w\-])[(\[]?({_NAME}(?:{_AND}{_NAME})+)[)\]]?(?![\w\-])"
+_SIZES = rf"[(\[]?(?<![\w.\-])(\d+(?:{_AND}\d+)+)(?![\w.])[)\]]?"
+_BETWEEN = (
+    r"(?:\s*(?:parallel\w*|degrees?|sizes?|layout|mesh|config\w*|split|set|respectively|with|of|is|are|at|to|[=:]))*\s*"
+)
+_SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])")
+_LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
+_REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
+_GLUED = re.compile(r"(?<![\w.])(?:(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
+_TURNED = re.compile(r"(?<![\w.])\d+[tpdce]p?(?:\s*[x/,\-]\s*\d+[tpdce]p?)+(?!\w)")
+_FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
+
+
+def _degrees(text: str) -> str:
+    """Each degree beside its name: `TP/PP/DP = 8/4/2`, `8x4x2 (TP x PP x DP)`, `t8p4d2`, a paper's `t = 8, p = 4`."""
+    text = _GLUED.sub(lambda found: _apart(found[0]), text)
+    text = _TURNED.sub(lambda found: _apart(re.sub(r"(\d+)([a-z]+)", r"\2\1", found[0])), text)
+    if not _SEVERAL.search(text):
+        return _of_formulas(text)
+    text = _LIST.sub(lambda found: _paired(found[0], found[1], found[2]), text)
+    text = _REVERSED.sub(lambda found: _paired(found[0], found[2], found[1]), text)
+    return _of_formulas(text)
+
+
+def _of_formulas(text: str) -> str:
+    letters = {found[1] for found in _FORMULA.finditer(text)}
+    return _FORMULA.sub(lambda found: f"{_LETTERS[found[1]]}=", text) if {"t", "p"} <= letters else text
+
+
+def _apart(glued: str) -> str:
+    pairs = re.findall(r"([a-z]+)(\d+)", glued)
+    return f"; {'; '.join(f'{_LETTERS.get(name, name)} {size}' for name, size in pairs)}; "
+
+
+def _short(name: str) -> str:
+    return _LETTERS.get(name) or (f"{name[0]}p" if len(name) > 3 and name[0] in "tpdce" else name)
+
+
+def _paired(whole: str, names: str, sizes: str) -> str:
+    """`tp 8; pp 4`; what is divided by one, and not a size of its own, is not told."""
+    each, size_of = re.split(_AND, names), re.split(_AND, sizes)
+    if len(each) != len(size_of):
+        return whole
+    pairs = ((_short(name), size) for name, size in zip(each, size_of, strict=True))
+    shared = ("sp", "fsdp", "hsdp", "sdp")
+    told = (f"{name} {size}" for name, size in pairs if size != "1" or not name.startswith(shared))
+    return f"; {'; '.join(told)}; "

@@ -1,0 +1,107 @@
+"""Tables as programs and people write them: what parts their cells, how numbers are spelt, JSON and JSON lines."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_PARTED_BY = (",", ";", "\t", "|")
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # what files of Excel and of its older versions begin with
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+_RULE = re.compile(r":?-{2,}:?")  # of a Markdown table, below its header
+_DECIMAL_COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3})+,\d+")
+_ANY_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3})+|\d+(?=,))(?:,(\d+))?")
+
+
+def is_workbook(content: bytes) -> bool:
+    """Whether these are the bytes of a spreadsheet, which is no text."""
+    return content.startswith(_WORKBOOKS)
+
+
+def decoded(content: bytes) -> str:
+    """The text in UTF-8, or as Excel saves it in UTF-16; what is neither becomes a mark."""
+    encoding = "utf-16" if content.startswith(_WIDE) else "utf-8-sig"
+    return content.decode(encoding, errors="replace").replace("\0", "\ufffd")
+
+
+def parted_by(lines: Sequence[str]) -> tuple[str, int]:
+    """What parts the cells of a table, and how many lines stand before its header: blank ones, remarks, `sep=;`."""
+    for i, line in enumerate(lines):
+        said = re.fullmatch(r"sep=(.)\s*", line)
+        if said:
+            return said[1], i + 1
+        character = max(_PARTED_BY, key=line.count)
+        is_remark = line.lstrip().startswith("#") and line.count(character) == 0
+        if line.strip() and not is_remark:
+            return character, i
+    return ",", 0
+
+
+def plain_rows(rows: Iterator[list[str] | str], character: str) -> Iterator[list[str] | str]:
+    """Rows without the border of a Markdown table, its rule, and what nothing stands in; a header without blanks."""
+    width = None
+    for row in rows:
+        if isinstance(row, str):
+            yield row
+            continue
+        cells = [cell.strip() for cell in row] if character == "|" or width is None else row
+        if character == "|" and len(cells) > 1 and not cells[0] and not cells[-1]:
+            cells = cells[1:-1]
+        if not any(cell.strip() for cell in cells) or all(_RULE.fullmatch(cell) for cell in cells):
+            continue
+        while len(cells) > (width or 0) and not cells[-1].strip():
+            cells = cells[:-1]
+        width = width or len(cells)
+        yield cells
+
+
+def with_points(rows: Sequence[Mapping[str, str] | str], character: str) -> list[Mapping[str, str] | str]:
+    """Rows with points in their numbers where the table has commas, as one that is parted by something else may."""
+    cells = (cell for row in rows if not isinstance(row, str) for cell in row.values())
+    if character == "," or not any(_DECIMAL_COMMA.fullmatch(cell.strip()) for cell in cells):
+        return list(rows)
+    return [row if isinstance(row, str) else {name: _point(cell) for name, cell in row.items()} for row in rows]
+
+
+def _point(cell: str) -> str:
+    found = _ANY_COMMA.fullmatch(cell.strip())
+    return f"{found[1].replace('.', '')}.{found[2] or 0}" if found else cell
+
+
+def objects(text: str) -> list[Mapping[str, str] | str] | None:
+    """The rows of a JSON list, or of JSON lines; a text for one that is none; None where this is not JSON."""
+    if not text.lstrip().startswith(("[{", "{", "[\n", "[ ", "[\r")):
+        return None
+    try:
+        whole = json.loads(text)
+        rows = whole if isinstance(whole, list) else [whole]
+    except ValueError:
+        rows = [_object(line) for line in text.splitlines() if line.strip()]
+    names = dict.fromkeys(str(name) for row in rows if isinstance(row, dict) for name in row)
+    return [
+        dict.fromkeys(names, "") | {str(name): _cell(value) for name, value in row.items()}
+        if isinstance(row, dict)
+        else "not a row: expected a JSON object"
+        for row in rows
+    ]
+
+
+def _object(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def reader(lines: Sequence[str], character: str) -> Any:
+    """A reader of these lines."""
+    return csv.reader(iter(lines), delimiter=character, skipinitialspace=character != "\t")

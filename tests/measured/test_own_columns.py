@@ -1,0 +1,209 @@
+"""Tables as people have them: other names of columns, units, separators, and JSON; each read as what it means."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from costmodel.inputs import layers
+from costmodel.measured.rows import Case, read_cases
+from costmodel.measured.rows.headers import COLUMN_WORDS, measured
+from costmodel.specs import SpecError
+
+HEADER = "hardware,gpus,model,seq,global_batch_sequences,micro_batch,tp,pp,measured_step_s"
+ROW = "H100-80GB-SXM,64,Llama-2-7B,4096,256,1,2,2,3.5"
+TABLE = f"{HEADER}\n{ROW}\n"
+READ = (64, 256, 4096, 1, 2, 2, 3.5)
+
+
+def read(tmp_path, content, expected_rows=1) -> Sequence[Any]:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = read_cases(path)
+    assert len(found) == expected_rows, found
+    return found
+
+
+def figures(row):
+    assert isinstance(row, Case), row
+    work, plan = row.workload, row.plan
+    sizes = (int(row.cluster.accelerators), int(work.batch), int(work.sequence))
+    step_s = row.measured_step_s and float(f"{row.measured_step_s:.4g}")
+    return (*sizes, plan.microbatch, plan.tensor, plan.pipeline, step_s)
+
+
+SPELT = {
+    "marked": b"\xef\xbb\xbf" + TABLE.encode(),
+    "lines of Windows": TABLE.replace("\n", "\r\n"),
+    "semicolons": TABLE.replace(",", ";"),
+    "decimal commas": TABLE.replace(",", ";").replace("3.5", "3,5"),
+    "points of thousands": TABLE.replace(",", ";").replace("3.5", "3,5").replace("4096", "4.096"),
+    "tabs": TABLE.replace(",", "\t"),
+    "bars": TABLE.replace(",", "|"),
+    "Excel": "sep=;\r\n" + TABLE.replace(",", ";"),
+    "Unicode text of Excel": TABLE.replace(",", "\t").encode("utf-16"),
+    "Markdown": f"| {HEADER.replace(',', ' | ')} |\n|{'---|' * 9}\n| {ROW.replace(',', ' | ')} |\n",
+    "empty lines": f"\n\n{HEADER}\n\n{ROW}\n,,,,,,,,\n\n",
+    "remarks": f"# measured by me\n{TABLE}",
+    "quotes": f'"{HEADER}"\n"{ROW}"\n'.replace(",", '","'),
+    "blanks": TABLE.replace(",", ", "),
+    "trailing commas": f"{HEADER},,\n{ROW},,\n",
+    "thousands": TABLE.replace("4096", '"4,096"'),
+    "an index": f",{HEADER}\n0,{ROW}\n",
+    "capitals": f"{HEADER.upper()}\n{ROW}\n",
+    "JSON": json.dumps([dict(zip(HEADER.split(","), ROW.split(","), strict=True))]),
+    "JSON lines": json.dumps(dict(zip(HEADER.split(","), ROW.split(","), strict=True)) | {"sp": True, "cp": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("spelling", SPELT)
+def test_tables_in_other_spellings(tmp_path, spelling):
+    assert figures(read(tmp_path, SPELT[spelling])[0]) == READ
+
+
+NAMED = (
+    "gpu,num_gpus,model_name,seq_len,global_batch_size,micro_batch_size,tensor_parallel,pipeline_parallel,step_time",
+    "GPU Type,# GPUs,Model,Sequence Length,GBS,MBS,TP,PP,Step time (s)",
+    "accelerator,world_size,model,seq-length,global-batch-size,micro-batch-size,tensor-model-parallel-size,"
+    "pipeline-model-parallel-size,iteration_time_s",
+    "GPU Type,GPU,model,context length,gbs,mbs,tp_size,pp_size,sec/step",
+    "gpuType,numGpus,modelName,seqLen,globalBatchSize,microBatchSize,tensorParallel,pipelineParallel,stepTimeSec",
+    "GPUType,NumGPUs,Model,SeqLen,global batch (sequences),Micro BS,tensor_par,pipeline_par,iter_time",
+    "hw.name,hw.gpus,model.name,model.seq_length,train.global_batch_size,train.micro_batch_size,parallel.tp,parallel.pp,"
+    "train/step_time",
+    "Hardware,#-GPUs,Model,Seq Len,Global Batch Sequences,Microbatch,TP size,PP degree,time per iteration (s)",
+)
+
+
+@pytest.mark.parametrize("header", NAMED)
+def test_columns_by_other_names(tmp_path, header):
+    found = read(tmp_path, f"{header}\n{ROW}\n")[0]
+    assert figures(found) == READ
+    assert "columns " in found.assumed[-1]
+    assert " as gpus" in found.assumed[-1]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("step time (ms)", "3500"), ("elapsed_time_per_iteration_ms", "3500.0"), ("measured_step_s", "3500 ms")]
+    + [("measured_step_s", "3.5 s"), ("step time", "0.0583333 min"), ("tokens/s/GPU", "4681.143")]
+    + [("tokens/s", '"299,593"'), ("Throughput (tokens/sec)", "299593"), ("tok/s/gpu", "4681.14")]
+    + [("TPS/GPU", "4681.1")]
+    + [("samples/s", "73.142857"), ("samples/sec/GPU", "1.1428571"), ("Throughput (S/s)", "73.142857")]
+    + [("steps/sec", "0.285714"), ("k tokens/s", "299.593"), ("tokens/s", "299.6k")]
+    + [("step_time_mean", "3.5 \u00b1 0.1")]
+    + [("tokens/day", "25884847543"), ("Tokens / sec / GPU", "4681.143")],
+)  # fmt: skip
+def test_results_in_their_units(tmp_path, column, cell):
+    found = read(tmp_path, f"{HEADER.replace('measured_step_s', column)}\n{ROW.replace('3.5', cell)}\n")
+    assert figures(found[0])[:6] == READ[:6]
+    assert found[0].measured_step_s == pytest.approx(3.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "expected_gb"),
+    [("measured_mem_GB", "40", 40), ("measured_mem_GB", "40 GiB", 42.95), ("Peak memory (GiB)", "40", 42.95)]
+    + [("max_mem_GB", "40", 40), ("memory (MiB)", "40960", 42.95), ("Mem Alloc (GB)", "60", 60)],
+)  # fmt: skip
+def test_memory_in_its_units(tmp_path, column, cell, expected_gb):
+    found = read(tmp_path, f"{HEADER},{column}\n{ROW},{cell}\n")[0]
+    assert found.measured_mem_bytes == pytest.approx(1e9 * expected_gb, rel=1e-3)
+
+
+BATCHES = {
+    "global batch (tokens)": "1048576",
+    "tokens per batch": "1M",
+    "Global batch (M tokens)": "1",
+    "GlobalBatchSize (T)": "1048576",
+    "train_batch_size": "256",
+    "batch size": "256",
+    "gradient_accumulation_steps": "16",
+}
+
+
+@pytest.mark.parametrize("column", BATCHES)
+def test_batches_of_sequences_tokens_and_accumulated_ones(tmp_path, column):
+    changed = f"{HEADER.replace('global_batch_sequences', column)}\n{ROW.replace('256', BATCHES[column])}\n"
+    assert figures(read(tmp_path, changed)[0])[:6] == READ[:6]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("parallelism", "TP2 PP2 DP16"), ("Parallel config", '"tp=2, pp=2"'), ("TP/PP/DP", "2/2/16")]
+    + [('"(TP, PP)"', '"(2, 2)"'), ("DP x TP x PP", "16 x 2 x 2"), ("Strategy", '"TP=2, PP=2, ZeRO-1"')],
+)  # fmt: skip
+def test_degrees_in_one_column(tmp_path, column, cell):
+    changed = f"{HEADER.replace('tp,pp', column)}\n{ROW.replace('2,2,', f'{cell},')}\n"
+    assert figures(read(tmp_path, changed)[0]) == READ
+
+
+def test_nodes_dimensions_and_flags_of_software(tmp_path):
+    header = "gpu,nnodes,gpus per node,num_hidden_layers,hidden_size,num_attention_heads,num_key_value_heads"
+    header += ",intermediate_size,vocab_size,seq,gbs,mbs,tp,pp,tokens/s/gpu,zero_stage,gradient_checkpointing,framework"
+    row = "A100-80GB,8,8,32,4096,32,8,14336,128256,4096,256,1,2,2,4681.14,1,True,Megatron-LM"
+    found = read(tmp_path, f"{header}\n{row}\n")[0]
+    assert figures(found) == READ
+    assert (layers(found.workload), found.plan.zero_stage, found.plan.recompute, found.stack) == (
+        *(32, 1, "full"),
+        "megatron-2022",
+    )
+
+
+def test_a_batch_of_a_rank_that_is_accumulated_is_a_microbatch(tmp_path):
+    header = HEADER.replace("global_batch_sequences,micro_batch", "bs/gpu,grad acc")
+    assert figures(read(tmp_path, f"{header}\n{ROW.replace('256,1', '2,8')}\n")[0])[:4] == (64, 256, 4096, 2)
+
+
+def test_a_family_and_its_size_in_two_columns(tmp_path):
+    found = read(tmp_path, f"{HEADER},params\n{ROW.replace('Llama-2-7B', 'llama3')},70B\n")[0]
+    assert layers(found.workload) == 80
+
+
+def test_flags_of_software_in_columns_of_their_own(tmp_path):
+    flags = (
+        "use_distributed_optimizer,sequence_parallel,num_layers_per_virtual_pipeline_stage,flash_attn,GPU memory (GB)"
+    )
+    found = read(tmp_path, f"step,{HEADER},{flags}\n100,{ROW},False,True,4,False,64\n")[0]
+    plan = found.plan
+    assert (plan.zero_stage, plan.sequence_parallel, plan.virtual_stages, plan.attention) == (0, True, 4, "unfused")
+    assert found.measured_step_s == 3.5
+    assert found.cluster.accelerator.hbm_bytes == pytest.approx(64 * 2.0**30, rel=0.01)
+
+
+def test_nodes_of_nobody_knows_how_many_are_refused_in_words(tmp_path):
+    found = read(tmp_path, f"{HEADER.replace('gpus', 'nodes')}\n{ROW}\n")[0]
+    assert found.reason.startswith("`gpus` is '64 nodes' and `gpus_per_node` empty")
+
+
+def test_what_another_column_says_too_is_told(tmp_path):
+    found = read(tmp_path, f"{HEADER},seq_len\n{ROW},2048\n")[0]
+    assert found.workload.sequence == 4096
+    assert "seq_len not read" in found.assumed[-1]
+
+
+def test_known_columns_are_what_they_were(tmp_path):
+    assert not any("columns" in each for each in read(tmp_path, TABLE)[0].assumed)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"PK\x03\x04\x14\x00", "a workbook of Excel"), (b"", "at least hardware, gpus"), ("<html>", "at least hardware")]
+    + [(ROW, "at least hardware, gpus"), ("num_gpus,model\n8,x\n", "at least hardware, gpus")],
+)  # fmt: skip
+def test_what_is_no_table_is_refused_in_one_line(tmp_path, content, said):
+    with pytest.raises(SpecError, match=said) as error:
+        read(tmp_path, content)
+    assert "\n" not in str(error.value)
+
+
+def test_a_line_that_is_no_object_costs_itself_alone(tmp_path):
+    good = json.dumps({"hardware": "H100", "gpus": 8, "model": "Llama-2-7B"})
+    found = read(tmp_path, f"{good}\n{{broken\n{good}\n", 3)
+    assert [isinstance(row, Case) for row in found] == [True, False, True]
+
+
+@pytest.mark.parametrize("cell", ["", "x", "1e999", "nan", "-3", "3 parsecs", "0"])
+def test_what_is_no_measure_is_none(cell):
+    assert not any(measured(name, cell) not in (None, 0.0, math.inf) for name in COLUMN_WORDS)
