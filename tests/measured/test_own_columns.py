@@ -172,6 +172,11 @@ def test_flags_of_software_in_columns_of_their_own(tmp_path):
     assert found.cluster.accelerator.hbm_bytes == pytest.approx(64 * 2.0**30, rel=0.01)
 
 
+def test_nodes_of_nobody_knows_how_many_are_refused_in_words(tmp_path):
+    found = read(tmp_path, f"{HEADER.replace('gpus', 'nodes')}\n{ROW}\n")[0]
+    assert found.reason.startswith("`gpus` is '64 nodes' and `gpus_per_node` empty")
+
+
 def test_what_another_column_says_too_is_told(tmp_path):
     found = read(tmp_path, f"{HEADER},seq_len\n{ROW},2048\n")[0]
     assert found.workload.sequence == 4096

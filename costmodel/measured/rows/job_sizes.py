@@ -61,7 +61,8 @@ def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
     stages, ranks = degree(columns, facts, "pp") or 1, _data_ranks(columns, facts)
     if facts.get("global_batch"):
         return int(facts["global_batch"]), f"batch {int(facts['global_batch'])}, by its words"
-    each = printed_microbatch(columns, facts, stages) or int(facts.get("local_batch", 0))
+    each, whole = printed_microbatch(columns, facts, stages), int(facts.get("local_batch", 0))
+    each = whole if whole and not (each and facts.get("accumulation")) else each  # a rank's batch has its microbatches
     if each and (facts.get("accumulation") or facts.get("local_batch")):
         batch = int(each * facts.get("accumulation", 1.0)) * ranks
         return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
