@@ -147,13 +147,14 @@ def _about_products(text: str) -> str:
     return "; ".join(" ".join(part for part in parts if not _ELSEWHERE.search(part)) for parts in split)
 
 
-def of_update(columns: Columns, usual_gradients: str) -> dict[str, str]:
-    """The format in which gradients add up, the optimizer and the format of its states, where the notes say them."""
+def of_update(columns: Columns, usual_gradients: str, is_narrow: bool) -> dict[str, str]:
+    """The format in which gradients add up, the optimizer and the format of its states, where the notes say them; those
+    of an optimizer without 32-bit weights are in theirs."""
     gradients, optimizer, states = _update_words(columns.text("notes"))
     return {
         "gradient_dtype": gradients or usual_gradients,
         "optimizer": optimizer or "adam",
-        "state_dtype": states or "fp32",
+        "state_dtype": states or ("bf16" if is_narrow else "fp32"),
     }
 
 

@@ -32,6 +32,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor_in_node": (
         "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
         "intra node tp|tensor_parallel*|model_parallel*",
+        "replica|copy per|in each? node|host|server & tp|tensor*",
     ),
     "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
     "first_dense": ("first layer is? dense",),
@@ -169,13 +170,14 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "model_parallel* size|degree? #",
         "# way tensor|tp|model",
         "mp #",
+        "tensor|model degree|size|axis #",
         f"tp|tensor_parallel*|model_parallel* {_ACROSS}",
     ),
     "pipeline": (
         "pp size|degree? #",
         "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
-        "pipeline|pp parallel*? of? depth #",
+        "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
         f"pp|pipeline_parallel*|pipelined {_ACROSS} stage*|node*|host*|server*|gpu*|device*",
@@ -188,7 +190,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
+    "data": ("dp size|degree? #", "data degree|size|axis #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS}", f"experts distributed|sharded|spread|split|placed? {_ACROSS}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
@@ -328,14 +330,14 @@ RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
     ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
-    ("recompute*|checkpoint* activations", "selective"),  # K: Megatron's --recompute-activations
+    ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
-    ("recompute*!", "full"),
+    ("recompute*!", "full"), ("checkpoint* activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
