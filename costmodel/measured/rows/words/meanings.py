@@ -79,8 +79,10 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
-    "device_memory": ("nvidia|rocm|amd smi", "bigscience|big_science"),  # K: BigScience prints what nvidia-smi shows
-    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated"),
+    # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
+    "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
+    # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
+    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "no fp32|float32|32_bit? master*",
