@@ -34,6 +34,7 @@ from costmodel.semantics import Scalar
 STATE_BYTES = 14.0
 """Bytes of a checkpoint for each parameter: weights in 16 bits, their 32-bit copy and two states of Adam."""
 _FACTORS = 16
+_NOTHING = 1e-36  # lost in float32 too: where nothing fails, the root has a slope
 
 
 def failures_per_s(prices: Prices, accelerators: Scalar) -> Scalar:
@@ -69,6 +70,6 @@ def lost_share(rate_per_s: Scalar, wait_s: Scalar, restart_s: Scalar, every_s: S
 def elapsed(prices: Prices, accelerators: Scalar, state_bytes: Scalar) -> Scalar:
     """Seconds of the clock for one of training, at the best interval; 1 where nothing fails. Goodput: 1 over it."""
     rate_per_s, wait_s = failures_per_s(prices, accelerators), checkpoint_s(prices, accelerators, state_bytes)
-    share = (2.0 * wait_s * rate_per_s) ** 0.5 + rate_per_s * (prices.restart_s + wait_s)
+    share = (2.0 * wait_s * rate_per_s + _NOTHING) ** 0.5 + rate_per_s * (prices.restart_s + wait_s)
     share = share + slow_share(prices, accelerators)
     return (1.0 + share / _FACTORS) ** _FACTORS

@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from costmodel import load_cluster
+from costmodel.evaluators.dual import Dual
 from costmodel.formulas import (
     STATE_BYTES,
     checkpoint_s,
@@ -155,6 +156,19 @@ def test_gradients_are_those_of_differences(name):
     at = 16384.0 if name == "accelerators" else float(getattr(prices, name))
     difference = (lost(at * 1.001) - lost(at * 0.999)) / (0.002 * at)
     assert float(jax.grad(lost)(at)) == pytest.approx(float(difference), rel=2e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_fails_no_count_is_better():
+    """In dual numbers too: the root of nothing had a slope of inf, and descents without failures were NaN."""
+    import jax
+
+    never = dict.fromkeys(("accelerator_failure_s", "job_failure_s", "slow_accelerator_s"), math.inf)
+    prices = dataclasses.replace(_shipped(), tiers=None, **never)
+    assert elapsed(prices, 64.0, STATE) == 1.0
+    assert float(jax.grad(lambda count: elapsed(prices, count, STATE))(64.0)) == 0.0
+    found = elapsed(prices, Dual(np.array([64.0, 1e5]), {"all": np.ones((1, 2))}), STATE)
+    np.testing.assert_array_equal(found.parts["all"], 0.0)
 
 
 def test_no_spares_are_shipped():

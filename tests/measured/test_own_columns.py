@@ -92,6 +92,8 @@ def test_columns_by_other_names(tmp_path, header):
     + [("tokens/s", '"299,593"'), ("Throughput (tokens/sec)", "299593"), ("tok/s/gpu", "4681.14")]
     + [("TPS/GPU", "4681.1")]
     + [("samples/s", "73.142857"), ("samples/sec/GPU", "1.1428571"), ("Throughput (S/s)", "73.142857")]
+    + [("steps/sec", "0.285714"), ("k tokens/s", "299.593"), ("tokens/s", "299.6k")]
+    + [("step_time_mean", "3.5 \u00b1 0.1")]
     + [("tokens/day", "25884847543"), ("Tokens / sec / GPU", "4681.143")],
 )  # fmt: skip
 def test_results_in_their_units(tmp_path, column, cell):
@@ -130,6 +132,7 @@ def test_batches_of_sequences_tokens_and_accumulated_ones(tmp_path, column):
 @pytest.mark.parametrize(
     ("column", "cell"),
     [("parallelism", "TP2 PP2 DP16"), ("Parallel config", '"tp=2, pp=2"'), ("TP/PP/DP", "2/2/16")]
+    + [("TP*PP*DP", "2*2*16"), ("Parallelism (TP/PP/DP)", "2/2/16")]
     + [('"(TP, PP)"', '"(2, 2)"'), ("DP x TP x PP", "16 x 2 x 2"), ("Strategy", '"TP=2, PP=2, ZeRO-1"')],
 )  # fmt: skip
 def test_degrees_in_one_column(tmp_path, column, cell):
@@ -149,6 +152,16 @@ def test_nodes_dimensions_and_flags_of_software(tmp_path):
     )
 
 
+def test_a_batch_of_a_rank_that_is_accumulated_is_a_microbatch(tmp_path):
+    header = HEADER.replace("global_batch_sequences,micro_batch", "bs/gpu,grad acc")
+    assert figures(read(tmp_path, f"{header}\n{ROW.replace('256,1', '2,8')}\n")[0])[:4] == (64, 256, 4096, 2)
+
+
+def test_a_family_and_its_size_in_two_columns(tmp_path):
+    found = read(tmp_path, f"{HEADER},params\n{ROW.replace('Llama-2-7B', 'llama3')},70B\n")[0]
+    assert layers(found.workload) == 80
+
+
 def test_flags_of_software_in_columns_of_their_own(tmp_path):
     flags = (
         "use_distributed_optimizer,sequence_parallel,num_layers_per_virtual_pipeline_stage,flash_attn,GPU memory (GB)"
@@ -158,6 +171,17 @@ def test_flags_of_software_in_columns_of_their_own(tmp_path):
     assert (plan.zero_stage, plan.sequence_parallel, plan.virtual_stages, plan.attention) == (0, True, 4, "unfused")
     assert found.measured_step_s == 3.5
     assert found.cluster.accelerator.hbm_bytes == pytest.approx(64 * 2.0**30, rel=0.01)
+
+
+def test_devices_beside_nodes_are_those_of_one(tmp_path):
+    header = HEADER.replace("gpus", "trainer.num_nodes,trainer.devices").replace("hardware", "system,accelerator")
+    row = ROW.replace("H100-80GB-SXM,64", "DGX,H100-80GB-SXM,8,8")
+    assert figures(read(tmp_path, f"{header}\n{row}\n")[0]) == READ
+
+
+def test_nodes_of_nobody_knows_how_many_are_refused_in_words(tmp_path):
+    found = read(tmp_path, f"{HEADER.replace('gpus', 'nodes')}\n{ROW}\n")[0]
+    assert found.reason.startswith("`gpus` is '64 nodes' and `gpus_per_node` empty")
 
 
 def test_what_another_column_says_too_is_told(tmp_path):

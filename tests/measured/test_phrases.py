@@ -16,7 +16,8 @@ ONE_SOURCE = {
         [("SOFTWARE_NAMES", name) for name in ("nanotron", "max text", "te", "deep speed", "nemo")]
         + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
         + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]
-        + [("SOFTWARE_NAMES", "colossal|colossalai"), ("SHARDINGS", "shard grad op"), ("PRECISIONS", "int8")]
+        + [("SOFTWARE_NAMES", "colossal|colossalai"), ("allocated_memory", "colossal|colossalai")]
+        + [("SHARDINGS", "shard grad op"), ("PRECISIONS", "int8")]
         + [("ATTENTIONS", f"fa|flash|flash_attention|flash_attn v? {version}") for version in (1, 2, 3, 4)]
         + [("ATTENTIONS", name) for name in ("splash|pallas", "triton", "flex attention|attn", "xformers")]
         + [("ATTENTIONS", "transformer engine"), ("chunked_loss", "liger*"), ("overlap_expert", "dual pipe*")]
@@ -30,7 +31,7 @@ ONE_SOURCE = {
         + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
-        + [("accumulation", "# gradient|grad? accum* step*")]
+        + [("accumulation", "# gradient|grad? accum*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
         + [("recompute_layers", "recomput*|checkpointing|checkpoint|ckpt|remat* of? first? # layer*")],
         _PLAIN,

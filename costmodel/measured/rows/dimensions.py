@@ -52,7 +52,7 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
 
 def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str]:
     """The dimensions of the model by its name; none where the row's own say that it is another."""
-    known = known_dimensions(columns.text("model"))
+    known = known_dimensions(columns.text("model")) or _of_family(columns)
     for name in ("hidden", "heads"):
         if given[name] and known and columns.number(name) != float(known[name]):
             return {}
@@ -69,6 +69,15 @@ def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str
     if said(columns.text("notes"), _OTHER_TOKENS):
         known = {name: size for name, size in known.items() if name != "vocab"}
     return known
+
+
+def _of_family(columns: Columns) -> Mapping[str, str]:
+    """The dimensions of a family whose size another column says (`Llama 3` and 70)."""
+    family, size = columns.text("model"), columns.number("params_B")
+    if not family or not size or re.search(r"\d[bm]\b", family.lower()):
+        return {}
+    sizes = dict.fromkeys(f"{each:g}" for each in (size, round(size), int(size), round(size, 1)))
+    return next((known for each in sizes if (known := known_dimensions(f"{family} {each}b"))), {})
 
 
 def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:

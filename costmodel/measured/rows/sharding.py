@@ -17,7 +17,12 @@ _UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distri
 _OF_SHARDING = (*_HYBRID, *_UNDIVIDED, "zero optimi*? stage? 0|1|2|3", "zero redundancy|offload*|infinity|plus")
 _OF_SHARDING += ("fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*", "shard grad op")
 _OF_SHARDING += ("sharding|deep_speed stage 0|1|2|3", "shard* group")
-_OF_SHARDING += ("distributed|sharded fused? optimizer|adam*", "replicate", "data_parallel|dp shard", "reshard*")
+_OF_SHARDING += (
+    "dist|distributed|sharded fused? optimizer|optim|opt|adam*",
+    "replicate",
+    "data_parallel|dp shard",
+    "reshard*",
+)
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 
 

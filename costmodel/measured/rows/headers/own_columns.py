@@ -10,7 +10,7 @@ from costmodel.measured.rows.headers.quantities import seconds, table_unit
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
 
 _RATE = re.compile(
-    r"(?:throughput |speed |train(?:ing)? )*(?:tgs|tps|wps"
+    r"(?:throughput |speed |train(?:ing)? )*(?:(?P<scale>[km]) )?(?:tgs|tps|wps"
     r"|(?P<what>tok(?:en)?s?|[ts](?= per s)|samples?|seq(?:uence)?s?|examples?|images?)"
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
@@ -32,6 +32,7 @@ _WITH_UNITS = (
     "measured_mfu",
 )
 _BARE_CHIP = re.compile(r"gpu|accelerator|device|chip|npu|tpu|xpu")  # of which a column may hold the number
+_WHOLE = re.compile(r"system|cluster|machine")  # which name the accelerator where nothing else does
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "vpp", "gbs", "mbs")
 _OF_DEGREES = {"gbs": "global_batch_sequences", "mbs": "micro_batch"}
 
@@ -53,10 +54,12 @@ def meaning(name: str) -> Meaning | None:
     words, unit = _words(name)
     rate = _RATE.fullmatch(words)
     if rate:
-        return Meaning((_rate(rate),), rate["time"] or "s")
-    several = re.split(r"[\s/,x|-]+", re.sub(r"[()\[\]]", "", name.lower()).strip())
-    if len(several) > 1 and set(several) <= set(_DEGREES):
-        return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
+        return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
+    bracket = re.search(r"\(([^)]*)\)", name)
+    for listed in (name, bracket[1] if bracket else ""):
+        several = re.split(r"[\s/,x|*-]+", re.sub(r"[()\[\]]", "", listed.lower()).strip())
+        if len(several) > 1 and set(several) <= set(_DEGREES):
+            return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
     of_tokens = re.fullmatch(r"(.*\bbatch\b.*?|gbs)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", f"{words} {unit}".strip())
     if of_tokens and _known(of_tokens[1]) in ("global_batch_sequences", "batch"):
         return Meaning(("batch_tokens",), of_tokens[2] or "")
@@ -78,6 +81,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", "_", name.strip().lower())
 
 
+_MOST_OF_A_NODE = 16  # accelerators; beside a number of nodes more are those of all
 _NUMBERED = ("step", "iteration", "iter")  # which bare names count
 _LOWER = {name.lower(): name for name in COLUMN_WORDS}
 
@@ -91,6 +95,8 @@ def _words(name: str) -> tuple[str, str]:
     words = " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
     words = re.sub(r"^num (?:of|num) ", "num ", words)
     unit = re.sub(r"\s+", " ", bracket[1]) if bracket else ""
+    if unit in ("sequences", "seqs", "samples"):
+        return words, ""
     if unit and table_unit(unit) is None and re.search(r"/|per|tok|sample|seq|flop", unit):
         return f"{words} {' '.join(re.sub(r'[^a-z0-9%]+', ' ', unit.replace('/', ' per ')).split())}".strip(), ""
     behind = re.search(r" (ms|msec|sec|secs|seconds|s|min|minutes|gb|gib|mb|mib|tokens|b|m)$", words)
@@ -110,11 +116,12 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = dict(row)
     notes: list[str] = []
     meanings = understood(tuple(row))
-    for name, target in sorted(
-        meanings.items(), key=lambda each: each[1].columns[0] in _RATES
-    ):  # of what is there then
+    rates_last = sorted(meanings.items(), key=lambda each: each[1].columns[0] in _RATES)  # which need the others
+    for name, target in rates_last:
         cell = (row[name] or "").strip()
         first, *others = target.columns
+        if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):
+            first = "micro_batch"
         if others:
             _put_several(given, target.columns, cell)
         elif first in _TO_NOTES:
@@ -132,7 +139,8 @@ def understood(header: Sequence[str]) -> Mapping[str, Meaning]:
     found: dict[str, Meaning] = {}
     taken = {name for name in header if name in COLUMN_WORDS}
     bare = [name for name in header if _BARE_CHIP.fullmatch(name.strip().lower())]
-    for name in (*(name for name in header if name not in bare), *bare):
+    whole = [name for name in header if _WHOLE.fullmatch(name.strip().lower())]
+    for name in (*(name for name in header if name not in (*bare, *whole)), *bare, *whole):
         target = Meaning(("gpus",)) if name in bare and "hardware" in taken else meaning(name)
         if target is None or (set(target.columns) & taken and target.columns[0] not in _TO_NOTES):
             continue
@@ -151,7 +159,12 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
 
 
 def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
-    """The cell in its known column and unit. What is there already stays."""
+    """The cell in its known column and unit. What is there already stays; fewer devices than nodes are those of one."""
+    nodes, is_of_nodes, _ = (given.get("gpus") or "").partition(" nodes")
+    if meant == "gpus" and is_of_nodes and printed.isdigit() and int(printed) <= _MOST_OF_A_NODE:
+        meant = meant if nodes.strip() == "1" else "gpus_per_node"
+    elif meant == "gpus" and is_of_nodes:
+        given["gpus"] = ""
     column, cell = _known_cell(given, meant, printed, unit) if printed else (_COLUMN_OF.get(meant, meant), "")
     if cell and not (given.get(column) or "").strip():
         given[column] = cell
@@ -160,7 +173,7 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
 
 _COLUMN_OF = {"nodes": "gpus", "batch_tokens": "global_batch_sequences"}
 _COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
-_RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu")
+_RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
 _COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
 _WORDS_OF_FLAGS = {
     "recompute": {"1": "full", "0": "none"},
@@ -194,13 +207,15 @@ def _put_several(given: dict[str, str], columns: tuple[str, ...], cell: str) -> 
 
 def _step_s(given: Mapping[str, str], rate: str, cell: str, unit: str) -> str:
     """Seconds of a step from a rate, where its row says how much a step is; nothing where it does not."""
-    value, batch = _plain_number(cell), _plain_number(given.get("global_batch_sequences") or "")
+    *scale, time = unit.split() or ["s"]
+    value, batch = _plain_number(f"{cell}{''.join(scale)}"), _plain_number(given.get("global_batch_sequences") or "")
     sequence, chips = _plain_number(given.get("seq") or ""), _chips(given)
-    amount = batch if rate.startswith("samples") else batch and sequence and batch * sequence
+    of_sequences = batch if rate.startswith("samples") else batch and sequence and batch * sequence
+    amount = 1.0 if rate == "steps" else of_sequences
     each = chips if rate.endswith("per_gpu") else 1.0
     if not (value and amount and each):
         return ""
-    return f"{amount * seconds(unit) / (value * each):.7g}"
+    return f"{amount * seconds(time) / (value * each):.7g}"
 
 
 def _chips(given: Mapping[str, str]) -> float | None:
@@ -211,9 +226,9 @@ def _chips(given: Mapping[str, str]) -> float | None:
 
 def _plain_number(cell: str) -> float | None:
     """A plain number, with its thousands; None for anything else."""
-    text = cell.strip().replace(",", "")
+    found = re.fullmatch(r"(.*?\d\.?)\s*([km]?)", cell.strip().replace(",", "").lower())
     try:
-        value = float(text)
+        value = float(found[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[found[2]] if found else 0.0
     except ValueError:
         return None
     return value if value > 0 else None

@@ -26,7 +26,9 @@ _OF_COLUMN = {
     "measured_tflops_per_gpu": _TERAFLOPS,
     "measured_mfu": {"%": 0.01},
 }
-_AMOUNT = re.compile(r"[~\u2248]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+\-]?\d+)?)\s*([a-z%\u00b5]*)(?:/.*)?")
+_AMOUNT = re.compile(
+    r"[~\u2248]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+\-]?\d+)?)\s*([a-z%\u00b5]*)\s*(?:(?:/|\u00b1|\+/?-|\().*)?"
+)
 
 
 def table_unit(text: str) -> float | None:

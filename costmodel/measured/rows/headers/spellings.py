@@ -7,9 +7,11 @@ _PER = r"(?:per|a|each)"
 _DEGREE = r"(?: (?:size|degree|dim|ways?|world size|ranks))?"
 _NUMBER = r"(?:n|no|num|number of|count of|total|nr|nb)"
 
+_MEAN = "(?:avg |mean |measured |elapsed )*"
+
 # In lower case, without units, brackets, dashes and underscores. The first that matches whole counts.
 NAMES: tuple[tuple[str, str], ...] = (
-    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:{CHIP}) count|(?:global )?world size|ngpus?"),
+    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?count|(?:global )?world size|ngpus?"),
     ("gpus", rf"{_NUMBER} (?:{CHIP})"),
     ("gpus_per_node", rf"(?:{_CHIPS}) {_PER} (?:{_HOST})|nproc per node|ntasks per node|local world size"),
     ("nodes", rf"(?:{_NUMBER} )?(?:nodes|hosts|servers|machines|instances)|nnodes|node count"),
@@ -19,7 +21,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster"),
     ("interconnect_note", r"interconnect|network|fabric|nics?|inter ?node (?:network|bandwidth|links?)"),
     ("interconnect_note", r"links?"),
-    ("model", r"model(?: (?:name|type|id|name or path))?|base model|arch(?:itecture)?|llm"),
+    ("model", r"(?:base |benchmark )?model(?: (?:name|type|id|name or path))?|arch(?:itecture)?|llm"),
     ("params_B", rf"(?:{_NUMBER} )?param(?:eter)?s|model size|size|(?:{_NUMBER} )?params? ?b|model parameters"),
     ("layers", rf"l|depth|n ?layers?|(?:{_NUMBER} )?(?:hidden |transformer |decoder )?layers"),
     ("hidden", r"h|hidden(?: (?:size|dim|dimension|width))"),
@@ -46,9 +48,12 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("micro_batch", r"mbs|ubs|micro ?(?:batch|bs|bsz)(?: ?size)?|microbatch ?size"),
     ("micro_batch", r"(?:train )?micro ?batch size per (?:gpu|device|rank)"),
     ("micro_batch", r"per (?:device|gpu|rank) (?:train )?(?:micro )?batch(?: size)?"),
-    ("local_batch", r"local (?:batch|bs)(?: size)?|batch(?: size)? per (?:gpu|device|rank|chip)|lbs"),
+    ("local_batch", r"local (?:batch|bs)(?: size)?|(?:batch(?: size)?|bsz?) per (?:gpu|device|rank|chip)|lbs"),
     ("local_batch", r"device batch size"),
-    ("accumulation", r"ga|gas|(?:grad(?:ient)?s? )?acc(?:um(?:ulation)?)?(?: steps?)?"),
+    (
+        "accumulation",
+        r"(?:num |number of |n )?micro ?batches|ga|gas|(?:grad(?:ient)?s? )?acc(?:um(?:ulation)?)?(?: steps?)?",
+    ),
     ("accumulation", r"num (?:accumulation|acc) steps"),
     ("batch", r"batch(?: ?size)?|bs|bsz"),
     ("tp", rf"tp{_DEGREE}|(?:tensor|model)(?: model)?(?: par(?:allel(?:ism)?)?)?{_DEGREE}|mp{_DEGREE}"),
@@ -80,11 +85,12 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("source", r"paper|reference|origin"),
     ("id", r"run(?: (?:id|name))?|exp(?:eriment)?(?: (?:id|name))?|config id"),
     ("oom", r"out of memory|ooms?|is oom"),
-    ("measured_step_s", r"(?:avg |mean |measured |elapsed )*(?:train )?(?:step|iter(?:ation)?)(?: (?:time|duration))?"),
+    ("measured_step_s", rf"{_MEAN}(?:train )?(?:step|iter(?:ation)?)(?: (?:time|duration))?(?: (?:mean|avg))?"),
     ("measured_step_s", r"(?:elapsed |avg |mean )?time per (?:global )?(?:step|iter(?:ation)?|batch)"),
     ("measured_step_s", r"(?:seconds?|sec|s) per (?:step|it|iter(?:ation)?)|step s"),
     ("measured_step_s", r"(?:elapsed )?time per iteration|iter(?:ation)? (?:time )?s|s it"),
     ("measured_step_s", r"ms (?:it|iter(?:ation)?|step)|milliseconds per (?:step|iteration)"),
+    ("steps", r"(?:its?|iter(?:ation)?s?|steps?) per (?:s|sec|second)"),
     ("measured_mfu", r"mfu|model flops? utili[sz]ation"),
     (
         "measured_tflops_per_gpu",

@@ -64,7 +64,7 @@ def _of_network(note: str) -> Iterator[str]:
 _BARE = re.compile(r"(?<![\w.])(\d+)\s*x\s*(25|40|50|100|200|400|800|1600)(?![\w.])(?!\s*[GgTt][Bb])")
 _IN_WORDS = {"one": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
 _WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][Dd][Rr]|(?:NIC|HCA|port)s?\b))")
-_RAILS = _any_case(r"\b(dual|quad)[\s-](?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)")
+_RAILS = _any_case(r"(?<!x )\b(dual|quad)[\s-](?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)")
 _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
 
 

@@ -32,6 +32,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor_in_node": (
         "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
         "intra node tp|tensor_parallel*|model_parallel*",
+        "replica|copy per|in each? node|host|server & tp|tensor*",
     ),
     "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
     "first_dense": ("first layer is? dense",),
@@ -51,6 +52,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "optimizer state? is? in|on|to the? grace? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
+        "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero offload*|infinity",
     ),
     "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
@@ -77,8 +79,10 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
-    "device_memory": ("nvidia|rocm|amd smi", "bigscience|big_science"),  # K: BigScience prints what nvidia-smi shows
-    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated"),
+    # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
+    "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
+    # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
+    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "no fp32|float32|32_bit? master*",
@@ -89,7 +93,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
-        "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
+        "full*|whole|entire|complete captur*|training? iteration|step & graph*|captur*",
         "graph* & full|whole|entire iteration|step|model",
         "scope full|whole|entire iteration|step",
     ),
@@ -132,13 +136,13 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "num|number of? micro_batch* #",
         "micro_batch* number|count #",
         "micro num #",
-        "# gradient|grad? accum* step*",
+        "# gradient|grad? accum*",
         "accum* over # step*|micro_step*|micro_batch*",
         "# micro_batches",
         "micro_batches~ #",
     ),
     "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",
-        "micro_batches~ of # sequence*|sample*"),
+        "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch"),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
@@ -167,12 +171,14 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "model_parallel* size|degree? #",
         "# way tensor|tp|model",
         "mp #",
+        "tensor|model degree|size|axis #",
         f"tp|tensor_parallel*|model_parallel* {_ACROSS}",
     ),
     "pipeline": (
         "pp size|degree? #",
         "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
+        "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
         f"pp|pipeline_parallel*|pipelined {_ACROSS} stage*|node*|host*|server*|gpu*|device*",
@@ -185,7 +191,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
+    "data": ("dp size|degree? #", "data degree|size|axis #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS}", f"experts distributed|sharded|spread|split|placed? {_ACROSS}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
@@ -194,6 +200,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
+    "ulysses": ("ulysses sp|sequence_parallel*? size|degree? #", "# way? ulysses"),
+    "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
 })  # fmt: skip
@@ -214,7 +222,7 @@ SOFTWARE_NAMES = (
     ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
     ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
-    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full* shard*", "fsdp"), ("shard grad op", "fsdp"),
+    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
     ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
@@ -232,7 +240,7 @@ SHARDINGS = (
     ("zero optimi*? stage? 0", 0),
     ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
-    ("zero optimi*? stage? 1|i", 1), ("distributed|sharded fused? optimizer|adam*", 1),
+    ("zero optimi*? stage? 1|i", 1), ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
     ("optimizer state? is|are? shard*|partition*", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
     ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
@@ -265,7 +273,7 @@ OPTIMIZERS = (
 """Optimizers by name; of several the one that has the matrices (Muon leaves Adam the embeddings)."""
 
 DISPATCHERS = (
-    ("all_gather & dispatch*", "all_gather"), ("all_to_all|a2a & dispatch*", "all_to_all"),
+    ("all_gather & dispatch*", "all_gather"),
 )  # fmt: skip
 """What sends tokens to their experts."""
 
@@ -311,8 +319,9 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
     ("te", "flash_3"), ("transformer engine", "flash_3"),
     ("flash|flash_attention|flash_attn", "flash"), ("fused attention", "flash"), ("memory efficient", "flash_2"),
-    ("unfused", "unfused"), ("naive|vanilla|standard|math|core attention|attn", "unfused"),
-    ("fused? scaled? masked? softmax", "unfused"),
+    ("unfused", "unfused"), ("naive|vanilla|standard|math|eager|core attention|attn", "unfused"),
+    ("fused|scaled|masked scaled? masked? softmax", "unfused"), ("softmax & dropout|kernel", "unfused"),
+    ("bmm|baddbmm", "unfused"),
 )  # fmt: skip
 """Attention kernels by name; `flash` is the one that the software calls."""
 
@@ -322,14 +331,14 @@ RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
     ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
-    ("recompute*|checkpoint* activations", "selective"),  # K: Megatron's --recompute-activations
+    ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
-    ("recompute*!", "full"),
+    ("recompute*!", "full"), ("checkpoint* activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
