@@ -55,7 +55,7 @@ SAID = {
         "{moments|optimizer states} {in|kept in} {bf16|BF16}",
     ),
     ("offload_optimizer", 0.5): ("optimizer {CPU offload|offload} {fraction|ratio} {0.5|=0.5|of 0.5}",),
-    ("offload_optimizer", 1.0): ("offload_optim_frac 1.0", "optimizer offload"),
+    ("offload_optimizer", 1.0): ("offload_optim_frac 1.0", "optimizer offload", "the Adam step on the CPU"),
     ("offload_optimizer", 0.0): (
         "optimizer kept on GPU (no offloading)",
         "offload_optim_frac {0|0.0}",
@@ -74,7 +74,7 @@ SAID = {
     ("attention", "flash_3"): ("+12% over FA2 by using FA3", "FA3 {instead of|rather than|vs.} FA2")
     + ("FA3, 8% faster than FA2",),
     ("attention", "unfused"): ("without flash attention (sdpa math backend)", "SDPA with the math backend")
-    + ("plain bmm + softmax",),
+    + ("plain bmm + softmax", "eager attention", "pre-FlashAttention code base, scaled masked softmax"),
     ("precision", "bf16"): ("8-bit AdamW", "{8-bit|FP8} optimizer states", "FP8 was not used", "BF16 instead of FP8")
     + ("FP8 {left for|is for} future work", "{bf16 since fp8 diverged|FP8? BF16 row}"),
     ("precision", "fp8_tensor"): ("1.35x faster than BF16 thanks to FP8", "speedup of 1.3x over BF16 due to FP8"),
@@ -89,7 +89,8 @@ SAID = {
     ("pipeline", 2): ("8T x 2P x 4D", "pipeline {of depth|depth} 2, TP 8", "8T/2P/4D"),
     ("overlap_data", False): ("--overlap-grad-reduce not set",),
     ("recompute", "selective"): ("sel. recompute", "sel recompute"),
-    ("recompute_share", 0.25): ("12 of 48 layers are recomputed", "a quarter of the layers is recomputed"),
+    ("recompute_share", 0.25): ("12 of 48 layers are recomputed", "a quarter of the layers is recomputed")
+    + ("recompute full/block, 12 of 48 layers per stage",),
     ("data_shard", 16): ("FSDP, hybrid: 16 GPUs per shard group", "HSDP with 16 ranks in each sharding group"),
     ("zero_stage", 1): ("{dist|distributed} {opt|optim|optimizer}", "sharding stage1")
     + ("{DeepSpeed|deepspeed} stage{-|_| }1", "Distributed optimizer yes, FSDP no"),
@@ -110,7 +111,12 @@ def test_prose(field, value):
 @pytest.mark.parametrize(
     ("notes", "software"),
     [("Hugging Face Accelerate + DeepSpeed plugin", "deepspeed"), ("PyTorch Lightning, DeepSpeed ZeRO-2", "deepspeed")]
-    + [("Accelerate with FSDP", "fsdp"), ("Megatron-FSDP", "megatron-core"), ("ZeRO++", "deepspeed")],
+    + [
+        ("Accelerate with FSDP", "fsdp"),
+        ("hybrid shard within a node", "fsdp"),
+        ("Megatron-FSDP", "megatron-core"),
+        ("ZeRO++", "deepspeed"),
+    ],
 )
 def test_what_launchers_start(notes, software):
     assert read(**OPEN | {"notes": notes}).stack == software
@@ -128,6 +134,8 @@ def test_experts_that_nobody_divides(notes, degree):
         ("mbs 2 x 8 GAS x 16 = 256 gbs", 256),
         ("gbs=1k", 1024),
         ("BS 0.5M tok", 256),
+        ("256 x 2048 tokens per batch, micro-batch size two", 256),
+        ("0.5M tokens per optimizer step", 256),
         ("0.5M tok per update", 256),
         ("0.5M tokens/step", 256),
     ],

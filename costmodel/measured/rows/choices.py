@@ -61,8 +61,13 @@ def _recomputed_share(cell: str) -> float | None:
 @_remembered
 def _of_layers(notes: str) -> str:
     """The clauses of the notes that tell of how many layers something is computed again."""
-    told = (clause for clause in clauses(notes) if re.search(r"layer|block", clause))
-    return "; ".join(clause for clause in told if said(clause, meanings.RECOMPUTED))
+    told, before = [], ""
+    for clause in clauses(notes):
+        share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
+        if re.search(r"layer|block", clause) and said(before if share_of_it else clause, meanings.RECOMPUTED):
+            told.append(clause)
+        before = clause
+    return "; ".join(told)
 
 
 def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:

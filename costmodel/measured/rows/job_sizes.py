@@ -15,7 +15,8 @@ _USUAL_SEQUENCE, _SHORTEST = 2048, 64  # tokens; fewer are no sequence's
 _USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
 _AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
-    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter|update)"
+    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*"
+    r"(?:(?:global|optimi[sz]er|training)[\s-]*)?(?:batch|step|iter|update)"
     rf"|(?:batch|\bg?bs)\w*(?: size)?\s*(?:of|is|:|=)?\s*(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
     rf"|(?:each|per|every) (?:batch|step|iteration)\W+(?:\w+\W+){{0,3}}?{_AMOUNT}"
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"

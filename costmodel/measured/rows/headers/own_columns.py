@@ -116,9 +116,8 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = dict(row)
     notes: list[str] = []
     meanings = understood(tuple(row))
-    for name, target in sorted(
-        meanings.items(), key=lambda each: each[1].columns[0] in _RATES
-    ):  # of what is there then
+    rates_last = sorted(meanings.items(), key=lambda each: each[1].columns[0] in _RATES)  # which need the others
+    for name, target in rates_last:
         cell = (row[name] or "").strip()
         first, *others = target.columns
         if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):

@@ -199,7 +199,9 @@ _NOT = (
     r"(?:\b(?:no|not|non|without|never|nor|minus|lacks?|lacking|disables?|disabling|excluding|except)\b|^\W*disabled\b)"
 )
 _NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\b|on\b|enabled\b)\w+[\s_/\-]+){0,3}$")
-_INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
+_INSTEAD = re.compile(
+    r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
+)
 _NOT_AFTER = re.compile(
     r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training|capture))?"
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|device|frac\w*"

@@ -52,6 +52,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "optimizer state? is? in|on|to the? grace? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
+        "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero offload*|infinity",
     ),
     "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
@@ -221,7 +222,7 @@ SOFTWARE_NAMES = (
     ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
     ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
-    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full* shard*", "fsdp"), ("shard grad op", "fsdp"),
+    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
     ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
@@ -318,7 +319,7 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
     ("te", "flash_3"), ("transformer engine", "flash_3"),
     ("flash|flash_attention|flash_attn", "flash"), ("fused attention", "flash"), ("memory efficient", "flash_2"),
-    ("unfused", "unfused"), ("naive|vanilla|standard|math|core attention|attn", "unfused"),
+    ("unfused", "unfused"), ("naive|vanilla|standard|math|eager|core attention|attn", "unfused"),
     ("fused|scaled|masked scaled? masked? softmax", "unfused"), ("softmax & dropout|kernel", "unfused"),
     ("bmm|baddbmm", "unfused"),
 )  # fmt: skip

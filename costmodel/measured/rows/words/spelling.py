@@ -23,10 +23,12 @@ def spelt(text: str) -> str:
     text = re.sub(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)", r"\1", text)
     text = re.sub(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b", r"\1s", text)
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
+    text = _SEQUENCES.sub(r"\1 sequences", text)
     text = _THOUSANDS.sub(lambda found: f"{found[1]}{1024 * int(found[2])}", text)
     return _degrees(_CHANGED.sub("", text))
 
 
+_SEQUENCES = re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b")  # each of so many tokens
 _THOUSANDS = re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)")
 
 
