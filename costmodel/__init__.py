@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from costmodel.inputs import parameters as parameters
     from costmodel.measured import calibrate as calibrate
     from costmodel.pytree import as_floats as as_floats
+    from costmodel.pytree import by_identity as by_identity
     from costmodel.pytree import map_leaves as map_leaves
     from costmodel.pytree import register_pytrees as register_pytrees
     from costmodel.register import register_collective as register_collective

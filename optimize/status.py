@@ -1,6 +1,7 @@
 """How a command ended. The members' values are the messages, their names the `status` in JSON."""
 
 import enum
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -23,11 +24,23 @@ class Status(enum.Enum):
 
 
 class CommandError(Exception):
-    """Ends a command with a status and a message of one line; `violations` holds all broken rules of a plan."""
+    """Ends a command with a status and a message of one line; `violations` holds all broken rules of a plan.
 
-    def __init__(self, status: Status, message: str, violations: tuple[str, ...] = ()) -> None:
+    A message that takes long to find is a function, which is asked when somebody reads it.
+    """
+
+    def __init__(self, status: Status, message: str | Callable[[], str], violations: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.status, self.message, self.violations = status, " ".join(message.split()), violations
+        self.status, self.violations, self._given = status, violations, message
+
+    @functools.cached_property
+    def message(self) -> str:
+        """Why there is no answer, in one line."""
+        text = self._given if isinstance(self._given, str) else self._given()
+        return " ".join(text.split())
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def unless_refused(make: Callable[[], T]) -> T | None:

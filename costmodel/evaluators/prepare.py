@@ -2,10 +2,12 @@
 
 import dataclasses
 
-from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload, embed
+from costmodel.inputs import Cluster, Habits, Plan, PlanPoint, Stack, Workload, embed
 from costmodel.models import in_pieces, run_by
-from costmodel.pytree import as_floats, register_pytrees
+from costmodel.pytree import as_floats, by_identity, register_pytrees
 from costmodel.specs import expecting
+
+_LAST = 16  # workloads and clusters: many plans are asked for of the same ones
 
 
 @expecting(True)
@@ -18,7 +20,17 @@ def prepare(
     stay behind: `cost` does not read them, and leaves that are not there cost nothing.
     """
     register_pytrees()
-    cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
-    habits = cluster.stack.habits
+    machine = _machine(cluster, stack or cluster.stack)
+    habits = machine.stack.habits
     point = embed(plan, workload, float(cluster.tiers[0].usable_size), habits)
-    return as_floats(run_by(in_pieces(workload, plan.pieces), habits)), as_floats(cluster), point
+    return _numbers(workload, plan.pieces, habits), machine, point
+
+
+@by_identity(_LAST)
+def _numbers(workload: Workload, pieces: int, habits: Habits) -> Workload:
+    return as_floats(run_by(in_pieces(workload, pieces), habits))
+
+
+@by_identity(_LAST)
+def _machine(cluster: Cluster, stack: Stack) -> Cluster:
+    return as_floats(dataclasses.replace(cluster, stack=stack, prices=None))

@@ -65,14 +65,16 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes
-    from costmodel.formulas.memory import dropped_bytes as dropped_bytes
+    from costmodel.formulas.memory import device_bytes as device_bytes
     from costmodel.formulas.memory import gathered_bytes as gathered_bytes
     from costmodel.formulas.memory import in_flight as in_flight
     from costmodel.formulas.memory import limit_bytes as limit_bytes
     from costmodel.formulas.memory import memory as memory
+    from costmodel.formulas.memory import passing_bytes as passing_bytes
     from costmodel.formulas.memory import peak as peak
     from costmodel.formulas.memory import reserved_bytes as reserved_bytes
     from costmodel.formulas.memory import stage_memory as stage_memory
+    from costmodel.formulas.memory import working_bytes as working_bytes
     from costmodel.formulas.optimizer import accelerator_update_s as accelerator_update_s
     from costmodel.formulas.optimizer import optimizer_s as optimizer_s
     from costmodel.formulas.pipeline import Hops as Hops

@@ -85,6 +85,7 @@ class BlockCounts:
     orthogonal_flop: Scalar  # of one Newton-Schulz iteration over the trained matrices on this rank, experts apart
     expert_orthogonal_flop: Scalar
     saved: SavedBytes
+    flowing_bytes: Scalar  # gradients of the input and the output of the widest product after an activation function
     logits: Scalar  # elements
 
 

@@ -7,6 +7,9 @@ from costmodel.formulas.modules import by_module
 from costmodel.inputs import PlanPoint, Position, ZeroRow
 from costmodel.semantics import Scalar, Semantics, total
 
+Held = tuple[tuple[Scalar, Scalar], ...]
+"""Elements of weights on one rank before ZeRO, and the ranks that share them, for each of the two meshes."""
+
 
 def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
     """Activations that one block keeps per microbatch under the plan's recompute row."""
@@ -18,6 +21,11 @@ def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
 def share(divided: Scalar, ranks: Scalar) -> Scalar:
     """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
     return (1 - divided) + divided / ranks
+
+
+def divided(held: Held, by_zero: Scalar) -> Scalar:
+    """Elements left on a rank where ZeRO divides them (1) or not (0)."""
+    return total(elements * share(by_zero, ranks) for elements, ranks in held)
 
 
 def on_rank(

@@ -6,10 +6,11 @@ tensors (context, workspace, communicator buffers, fragmentation) are fitted lea
 offloads (offload.py) lie in the second memory; HBM keeps two layers of what streams, or those that there are.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 from costmodel.formulas.counted import BlockCounts, OpCounts
-from costmodel.formulas.held import expert_shard, kept_bytes, sharding, share
+from costmodel.formulas.held import Held, divided, expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.modules import by_module
 from costmodel.formulas.offload import (
     BUFFERED_LAYERS,
@@ -22,9 +23,6 @@ from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
 BlockQuantity = Callable[[BlockCounts], Scalar]
-
-Held = tuple[tuple[Scalar, Scalar], ...]
-"""Elements of weights on one rank before ZeRO, and the ranks that share them, for each of the two meshes."""
 
 
 @pytree
@@ -45,11 +43,12 @@ class StageMemory:
     gradients_bytes: Scalar
     optimizer_bytes: Scalar
     activations_bytes: Scalar
-    logits_bytes: Scalar
-    recompute_bytes: Scalar  # one block's dropped activations while its backward pass runs
+    logits_bytes: Scalar  # of head and loss, before the backward passes of the layers begin
+    working_bytes: Scalar  # of one block while its backward pass runs: dropped activations, gradients of activations
     gathered_bytes: Scalar  # ZeRO 3: the weights of this block and the next, and one block's whole gradient
     buffers_bytes: Scalar  # of communicators
     fragmentation_bytes: Scalar
+    late_bytes: Scalar  # gradients that only come with the backward pass, as activations go
     update_bytes: Scalar  # temporary copies inside the optimizer step
     outside_bytes: Scalar  # context and workspace
     second_weights_bytes: Scalar  # in the second memory
@@ -62,12 +61,6 @@ class StageMemory:
         """What is there at every moment."""
         held = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
         return held + self.buffers_bytes + self.outside_bytes
-
-    @property
-    def passing_bytes(self) -> Scalar:
-        """What comes and goes with forward and backward passes, at its peak."""
-        kept = self.activations_bytes + self.logits_bytes + self.recompute_bytes
-        return kept + self.gathered_bytes + self.fragmentation_bytes
 
     @property
     def second_bytes(self) -> Scalar:
@@ -122,21 +115,42 @@ def limit_bytes(cluster: Cluster) -> Scalar:
     return cluster.accelerator.hbm_bytes / cluster.stack.memory_margin
 
 
+def passing_bytes(stage: StageMemory, sem: Semantics) -> Scalar:
+    """What comes and goes with forward and backward passes, at its peak: in the loss, or in the first block after it.
+
+    Measured with PyTorch's tracker of tensors (2.15, `FSDPMemTracker`): a block's recomputation begins when logits and
+    their gradients are gone.
+    """
+    kept = stage.activations_bytes + stage.fragmentation_bytes
+    return kept + sem.maximum(stage.logits_bytes, stage.working_bytes + stage.gathered_bytes)
+
+
 def peak(stage: StageMemory, sem: Semantics) -> Scalar:
-    """The larger of the backward pass and the optimizer step."""
-    return stage.held_bytes + sem.maximum(stage.passing_bytes, stage.update_bytes)
+    """The largest of the passes, their end and the optimizer step."""
+    end_bytes = stage.late_bytes + sem.maximum(stage.working_bytes + stage.gathered_bytes, stage.update_bytes)
+    return stage.held_bytes + sem.maximum(passing_bytes(stage, sem), end_bytes)
+
+
+def device_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+    """What the device shows at the peak: also what the allocator keeps, unused, of other moments.
+
+    Of two that follow one another the smaller, as far as its pieces do not serve the larger. A plan does not need it:
+    PyTorch's allocator gives it back before it says that memory is out.
+    """
+    block_bytes = stage.working_bytes + stage.gathered_bytes
+    idle_bytes = sem.minimum(stage.logits_bytes, block_bytes) + sem.minimum(stage.activations_bytes, stage.late_bytes)
+    return peak(stage, sem) + stack.cached * idle_bytes
 
 
 def reserved_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
     """What the framework's allocator holds at the peak: all but the context and the communicators."""
-    return peak(stage, sem) - stack.context_bytes - stage.buffers_bytes
+    return device_bytes(stage, stack, sem) - stack.context_bytes - stage.buffers_bytes
 
 
 def allocated_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
     """What of that is in tensors and workspaces: without what is lost between allocations."""
-    passing_bytes = stage.passing_bytes - stage.fragmentation_bytes
-    held_bytes = stage.held_bytes - stack.context_bytes - stage.buffers_bytes
-    return held_bytes + sem.maximum(passing_bytes, stage.update_bytes)
+    whole = dataclasses.replace(stage, fragmentation_bytes=0.0)
+    return peak(whole, sem) - stack.context_bytes - stage.buffers_bytes
 
 
 def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Semantics) -> Scalar:
@@ -153,7 +167,8 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     layers = _Layers(counted, point, kind)
     held, trained = layers.elements(sem), layers.trained_elements(sem)
     live = in_flight(point, counted.microbatches, kind.remaining, sem)
-    working = layers.largest(dropped_bytes(point), sem)
+    working = layers.largest(working_bytes(point), sem)
+    gathered = layers.largest(gathered_bytes(point, stack), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == Position.LAST)
     logits = total(b.logits for b in counted.blocks if b.position == Position.LAST)
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
@@ -165,17 +180,21 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges
     buffers, second = _buffers(states, layers, sem), _second(states_bytes, updated, live, layers, sem)
     added_to = divided(layers.trained_elements(sem, 1 - layers.offload.gradients), sharding(point, sem).gradients)
+    gradients = (point.gradient_bytes + point.gradient_copy_bytes) * added_to
+    early = stack.early_gradients + (1 - stack.early_gradients) * sem.minimum(1.0, counted.microbatches - 1)
+    idle = stack.idle_gradients * point.precision.weight_bytes * layers.largest(_matrices(sem), sem)
     kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * divided(held, point.zero.weights) + copies + buffers.weights,
-        gradients_bytes=(point.gradient_bytes + point.gradient_copy_bytes) * added_to + buffers.gradients,
+        gradients_bytes=early * gradients + idle + buffers.gradients,
         optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
-        logits_bytes=kind.last * _loss_bytes(logits, counted, point, stack),
-        recompute_bytes=working,
-        gathered_bytes=point.zero.weights * layers.largest(gathered_bytes(point), sem),
+        logits_bytes=kind.last * _loss_bytes(logits, counted, point, stack, sem),
+        working_bytes=working,
+        gathered_bytes=gathered,
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
+        late_bytes=(1 - early) * gradients,
         update_bytes=4.0 * stack.update_copies * updated + buffers.optimizer,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
         second_weights_bytes=second.weights,
@@ -185,10 +204,18 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     )
 
 
-def _loss_bytes(logits: Scalar, counted: OpCounts, point: PlanPoint, stack: Stack) -> Scalar:
-    """What the loss holds at its peak, beside the activations of the head."""
+def _loss_bytes(logits: Scalar, counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> Scalar:
+    """What head and loss hold at their peak, beside the activations of the head.
+
+    Under ZeRO 3 the head's weights are gathered; when its own gradient is reduced, a 16-bit gradient of the logits is
+    what is left of the loss.
+    """
     row, inputs = point.loss, counted.boundary_bytes / point.precision.activation_bytes
-    return (row.own * stack.logit_bytes + row.logit_bytes) * logits + row.input_bytes * inputs
+    loss = (row.own * stack.logit_bytes + row.logit_bytes) * logits + row.input_bytes * inputs
+    head = total(b.head_parameters for b in counted.blocks if b.position == Position.LAST)
+    weights, gathered = point.precision.weight_bytes, point.zero.weights * head
+    left = sem.minimum(loss, point.precision.activation_bytes * logits)
+    return sem.maximum(loss + weights * gathered, left + (2.0 * weights + point.gradient_bytes) * gathered)
 
 
 def _second(states_bytes: Scalar, updated: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
@@ -220,39 +247,47 @@ def _buffers(states: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
     )
 
 
-def divided(held: Held, by_zero: Scalar) -> Scalar:
-    """Elements left on a rank where ZeRO divides them (1) or not (0)."""
-    return total(elements * share(by_zero, ranks) for elements, ranks in held)
-
-
 def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
     """Groups of more than one rank that each accelerator belongs to."""
     degrees = (point.tensor, point.context, point.data, point.pipeline, point.expert, point.expert_tensor)
     return total(sem.minimum(1.0, degree - 1) for degree in degrees)
 
 
-def dropped_bytes(point: PlanPoint) -> BlockQuantity:
-    """The activations of a block that come back while its backward pass runs."""
+def working_bytes(point: PlanPoint) -> BlockQuantity:
+    """What a block needs while its backward pass runs: activations that come back, gradients of activations."""
     row = point.recompute
 
-    def dropped_bytes(block: BlockCounts) -> Scalar:
+    def working_bytes(block: BlockCounts) -> Scalar:
         whole = row.working_core * block.saved.core + row.working_rest * block.saved.rest
-        return whole + by_module(lambda dropped, size_bytes: dropped * size_bytes, point.modules, block.saved.modules)
+        dropped = by_module(lambda dropped, size_bytes: dropped * size_bytes, point.modules, block.saved.modules)
+        return whole + dropped + block.flowing_bytes
 
-    return dropped_bytes
+    return working_bytes
 
 
-def gathered_bytes(point: PlanPoint) -> BlockQuantity:
-    """What a block gathers under ZeRO 3: its weights and the next block's, and its gradient, whole."""
-    weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
-    copies = point.precision.copy_bytes
+def gathered_bytes(point: PlanPoint, stack: Stack) -> BlockQuantity:
+    """What a block gathers under ZeRO 3: its weights and the next block's, and its gradient, whole, in their type and
+    in that of its reduction (FSDP2's `foreach_reduce` copies it)."""
+    weights, gradients = 2.0 * point.precision.weight_bytes, point.precision.weight_bytes + point.gradient_bytes
+    copies, gathered = point.precision.copy_bytes, point.zero.weights * stack.gathered_share
 
     def gathered_bytes(block: BlockCounts) -> Scalar:
         trained = block.trained_parameters + block.trained_expert_parameters
         cast = copies * (block.matrix_parameters + block.expert_parameters)
-        return weights * (block.parameters + block.expert_parameters) + gradients * trained + cast
+        return gathered * (weights * (block.parameters + block.expert_parameters) + gradients * trained + cast)
 
     return gathered_bytes
+
+
+def _matrices(sem: Semantics) -> BlockQuantity:
+    """Elements of a layer's weights, of its experts' of one: copies of one shape are one. Transformer Engine makes them
+    (`get_dummy_wgrad`) where it adds gradients to those of the optimizer itself."""
+
+    def matrices(block: BlockCounts) -> Scalar:
+        one = sem.minimum(block.experts, 1.0) / sem.maximum(block.experts, 1.0)
+        return block.matrix_parameters + one * block.expert_parameters
+
+    return matrices
 
 
 class _Layers:

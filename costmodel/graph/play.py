@@ -128,17 +128,17 @@ class _Laid(NamedTuple):
 
 
 def _laid_out(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int) -> _Laid:
-    """Laid out once for many durations where that is small to keep."""
+    """Laid out once for many durations where that is small to keep, or for the next ones where it is not large."""
     entry = schedule if isinstance(schedule, Schedule) else SCHEDULES.get(schedule)
-    make = _kept if stages * microbatches * virtual_stages <= _SMALL else _kept.__wrapped__
+    size = stages * microbatches * virtual_stages
+    make = _MANY_KEPT if size <= _SMALL else _FEW_KEPT if size <= _LARGE else _make
     return make(schedule, entry, stages, microbatches, virtual_stages)
 
 
-_SMALL = 2_000  # microbatches on chunks: about a megabyte
+_SMALL, _LARGE = 2_000, 20_000  # microbatches on chunks: about one and ten megabytes
 
 
-@functools.lru_cache(maxsize=32)
-def _kept(
+def _make(
     schedule: str | Schedule, entry: Schedule | None, stages: int, microbatches: int, virtual_stages: int
 ) -> _Laid:
     """An entry of the table by its name now: another one may have the name later."""
@@ -149,6 +149,9 @@ def _kept(
     cuts = np.flatnonzero(np.diff(given.devices)) + 1
     held = _summed(taken, parts), _summed(freed, parts)
     return _Laid(entry, graph, parts, given.operations, cuts, _tasks(given), *held)
+
+
+_MANY_KEPT, _FEW_KEPT = functools.lru_cache(maxsize=32)(_make), functools.lru_cache(maxsize=4)(_make)
 
 
 def _activations(entry: Schedule, stages: int, virtual_stages: int) -> tuple[np.ndarray, np.ndarray]:

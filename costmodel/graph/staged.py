@@ -23,7 +23,6 @@ from costmodel.formulas import (
     StageKind,
     StageMemory,
     counts,
-    dropped_bytes,
     gathered_bytes,
     gradient_traffic_s,
     hops,
@@ -31,6 +30,7 @@ from costmodel.formulas import (
     optimizer_s,
     stage_memory,
     timing,
+    working_bytes,
 )
 from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, Position, Workload
 from costmodel.pytree import pytree
@@ -121,12 +121,12 @@ def memory_of_stages(given: StagedModel, held: Held, at: StageKind, sem: Semanti
     counted = dataclasses.replace(own, blocks=tuple(split))
     found = stage_memory(counted, point, at, stack, sem)
     present = [(block, sem.minimum(n, 1.0), given.points[mode]) for block, mode, n in _parts(given, held)]
-    working = sem.maximum(*(there * dropped_bytes(each)(block) for block, there, each in present))
-    gathered = sem.maximum(*(there * gathered_bytes(each)(block) for block, there, each in present))
+    working = sem.maximum(*(there * working_bytes(each)(block) for block, there, each in present))
+    gathered = sem.maximum(*(there * gathered_bytes(each, stack)(block) for block, there, each in present))
     return dataclasses.replace(
         found,
-        recompute_bytes=working,
-        gathered_bytes=point.zero.weights * gathered,
+        working_bytes=working,
+        gathered_bytes=gathered,
         fragmentation_bytes=found.fragmentation_bytes + stack.fragmentation * working,
     )
 
@@ -216,7 +216,8 @@ def _parts(given: StagedModel, held: Held) -> list[tuple[BlockCounts, int, Scala
 
 
 def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
-    """The block with what it keeps under a point's recompute row, as many times as a mean over stages asks for."""
+    """The block with what it keeps under a point's recompute row, as many times as a mean over stages asks for. What it
+    works with counts once."""
     row, saved = point.recompute, block.saved
     kept = SavedBytes(
         input=saved.input,
@@ -224,7 +225,7 @@ def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
         rest=row.keep_rest * saved.rest,
         modules=None if saved.modules is None else saved.modules.scaled(row.keep_rest),
     )
-    return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept)
+    return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept, flowing_bytes=0.0)
 
 
 def _own(given: StagedModel, held: Held, at: StageKind, edges: bool = True) -> OpCounts:

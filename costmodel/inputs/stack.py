@@ -156,7 +156,11 @@ class Stack:
     workspace_bytes: Scalar = 0.5e9
     communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
     fragmentation: Scalar = 0.03  # share of activations lost between allocations
+    cached: Scalar = 0.0  # of what other moments than the peak hold, the share that the allocator keeps beside it
     logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
     memory_log_sd: Scalar = 0.0  # standard deviation of log(measured / predicted) bytes of this software
     memory_margin: Scalar = 1.0  # bytes that a plan is taken to need over those predicted (measured.certainty)
+    gathered_share: Scalar = 1.0  # of a block under ZeRO 3, what is gathered at a time
+    early_gradients: Scalar = 1.0  # 0 where gradients are freed after the update: a first backward pass makes them anew
+    idle_gradients: Scalar = 0.0  # copies of one layer's weights that stand for gradients added elsewhere
     update_copies: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step

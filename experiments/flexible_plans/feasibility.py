@@ -132,7 +132,7 @@ def _scripted(op: Op) -> tuple[Op, ...]:
 def in_tensors(stage: StageMemory, outputs_bytes: Any = 0.0) -> Any:
     """Bytes in tensors at a stage's peak; it holds `outputs_bytes` of the microbatches in flight besides."""
     held = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
-    passing = stage.activations_bytes + outputs_bytes + np.maximum(stage.logits_bytes, stage.recompute_bytes)
+    passing = stage.activations_bytes + outputs_bytes + np.maximum(stage.logits_bytes, stage.working_bytes)
     return held + np.maximum(passing, stage.update_bytes)
 
 

@@ -19,8 +19,14 @@ from optimize.diagnosis.time_to_target import time_to_target
 from optimize.status import CommandError, Status
 from optimize.versions import SCHEMA
 
-_PASSING = ("activations", "logits", "recompute", "gathered", "fragmentation")
 _HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
+_MOMENTS = {
+    "loss": ("activations", "logits", "fragmentation"),
+    "backward pass": ("activations", "working", "gathered", "fragmentation"),
+    "end of the backward pass": ("late", "working", "gathered"),
+    "optimizer step": ("late", "update"),
+}
+"""What is there beside what is held, by the moment of the peak."""
 _SECOND = ("weights", "optimizer", "activations", "gradients")
 _EXACT = Exact(math)
 _ABSENT_S = 1e-12  # below it a term is rounding
@@ -126,15 +132,17 @@ def _check_finite(breakdown: Breakdown) -> None:
 
 
 def _stage(number: int, memory: StageMemory, stack: Stack) -> StagePeak:
-    backward = memory.passing_bytes >= memory.update_bytes
-    terms = {name: float(getattr(memory, f"{name}_bytes")) for name in _HELD}
-    terms |= {name: float(getattr(memory, f"{name}_bytes")) if backward else 0.0 for name in _PASSING}
-    terms["update"] = 0.0 if backward else float(memory.update_bytes)
+    def told(names: tuple[str, ...]) -> dict[str, float]:
+        return {name: float(getattr(memory, f"{name}_bytes")) for name in names}
+
+    moment = max(_MOMENTS, key=lambda each: sum(told(_MOMENTS[each]).values()))
+    absent = dict.fromkeys(name for names in _MOMENTS.values() for name in names)
+    terms = told(_HELD) | {name: 0.0 for name in absent} | told(_MOMENTS[moment])
     second = {name: float(getattr(memory, f"second_{name}_bytes")) for name in _SECOND}
     return StagePeak(
         number=number,
         terms=terms,
-        moment="backward pass" if backward else "optimizer step",
+        moment=moment,
         reserved_bytes=float(reserved_bytes(memory, stack, _EXACT)),
         allocated_bytes=float(allocated_bytes(memory, stack, _EXACT)),
         second=second,

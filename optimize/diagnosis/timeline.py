@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from costmodel import Exact
 from costmodel.evaluators import memory_by_stage, prepare
-from costmodel.formulas import StageMemory, parts
+from costmodel.formulas import StageMemory, parts, passing_bytes
 from costmodel.graph import Played, Task
 from costmodel.inputs import SCHEDULES, Cluster, Plan, Workload
 from optimize.diagnosis.played import played_passes
@@ -85,7 +85,7 @@ def _held(played: Played, stage: int, memory: StageMemory, last_use: str) -> tup
     for at_s, change in sorted(events):  # at one moment, what goes makes room for what comes
         live[at_s] = next(reversed(live.values())) + change
     own_bytes = float(memory.activations_bytes) / max(live.values())
-    rest_bytes = float(memory.held_bytes + memory.passing_bytes - memory.activations_bytes)
+    rest_bytes = float(memory.held_bytes + passing_bytes(memory, _EXACT) - memory.activations_bytes)
     return tuple((at_s, rest_bytes + own_bytes * count) for at_s, count in live.items())
 
 

@@ -132,17 +132,21 @@ def _all_shards(
     d: Demands, keeps: Keeps, key: Rows, given: int | None, every: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every ZeRO stage with the ranks that may share weights (those that are given), and which are legal."""
-    ranks = key["data"] * key["context"]
+    ranks, stages = key["data"] * key["context"], np.array(list(options.ZERO_STAGES), int)
     if given is not None:
         shards = np.full_like(ranks, int(given))
     else:
         fewer = _divisors_of(ranks) if every else _in_domains(d, key)
         shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
-    zero = np.tile(np.array(list(options.ZERO_STAGES), int), shards.shape[1])[None]
-    shard = np.repeat(shards, len(options.ZERO_STAGES), axis=1)
+    zero, shard = stages[None, None], shards[..., None]  # an axis each: what reads one of them is computed once
     possible = (shard >= 0) & ((shard == 0) | (zero > 0))
     chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
-    return zero, shard, possible & keeps({**key, **chosen}, new=chosen)
+    legal = possible & keeps({name: column[..., None] for name, column in key.items()} | chosen, new=chosen)
+    return (
+        np.tile(stages, shards.shape[1])[None],
+        np.repeat(shards, len(stages), axis=1),
+        legal.reshape(len(shards), -1),
+    )
 
 
 def _divisors_of(ranks: np.ndarray) -> np.ndarray:

@@ -56,16 +56,17 @@ def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Any]) -> La
         if keys[-1] not in made:
             made[keys[-1]] = make(asked, functools.partial(kept, asked), rows, fixed)
         axes.append(made[keys[-1]])
-    sizes = _sizes(axes, kept_rows)
-    some = np.packbits(sizes > 0).tobytes()
+    places = np.flatnonzero(kept_rows)
+    sizes = _sizes([axis.at(places) for axis in axes])
+    places, sizes = places[sizes > 0], sizes[sizes > 0]
+    some = places.tobytes()
     if some not in made:
-        made[some] = dataclasses.replace(whole, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes))
+        made[some] = dataclasses.replace(whole, axes=()).with_rows(places)
     for place, key in enumerate(keys):
         if (key, some) not in made:
-            made[key, some] = axes[place].at(np.flatnonzero(sizes))
+            made[key, some] = axes[place].at(places)
         axes[place] = made[key, some]
-    ends = np.cumsum(sizes[sizes > 0])
-    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=ends))
+    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=np.cumsum(sizes)))
 
 
 _AXES: tuple[tuple[Callable[..., Axis], tuple[str, ...]], ...] = (
@@ -88,13 +89,13 @@ def _single(fixed: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_plans(bare: Lattice) -> Lattice:
     """The rows of a lattice that have a plan; it says nothing of how many each has."""
-    sizes = _sizes(bare.axes, np.ones(len(bare.rows["tensor"]), int))
+    sizes = _sizes(bare.axes) if bare.axes else np.zeros(0, int)
     return _if_legal(dataclasses.replace(bare, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes)))
 
 
-def _sizes(axes: Sequence[Axis], kept_rows: np.ndarray) -> np.ndarray:
-    """Plans of each row, of those that are kept."""
-    return functools.reduce(np.multiply, (axis.count for axis in axes), kept_rows.astype(int))
+def _sizes(axes: Sequence[Axis]) -> np.ndarray:
+    """Plans of each row."""
+    return functools.reduce(np.multiply, (axis.count for axis in axes))
 
 
 def _if_legal(whole: Lattice) -> Lattice:

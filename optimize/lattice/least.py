@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodel import Exact, Scalar, Semantics
 from costmodel.formulas import counts, in_flight, memory
-from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow, Schedule, Stack, Workload, options
+from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow, Schedule, Stack, Workload, ZeroRow, options
 from optimize.lattice.axes import LARGEST_VIRTUAL
 
 SAFE = 1.0 - 1e-9  # for the rounding of sums
@@ -34,16 +34,22 @@ def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:
 
 def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
     """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
-    stages = [dataclasses.replace(point, zero=options.ZERO_STAGES[stage]) for stage in (2, 3)]
     modes = tuple(stack.habits.recompute_rows().values())
-    return np.minimum(*(lean_bytes(workload, stack, each, modes) for each in stages))
+    return lean_bytes(workload, stack, point, modes, [options.ZERO_STAGES[stage] for stage in (2, 3)])
 
 
-def lean_bytes(workload: Workload, stack: Stack, point: PlanPoint, modes: Sequence[RecomputeRow]) -> np.ndarray:
-    """The same whatever their schedule and which of some modes of recompute they have."""
-    counted, least = counts(workload, point, _EXACT), np.array(np.inf)
-    for held, recompute in itertools.product(leanest(point, counted.microbatches), modes):
-        chosen = dataclasses.replace(held, recompute=recompute)
+def lean_bytes(
+    workload: Workload,
+    stack: Stack,
+    point: PlanPoint,
+    modes: Sequence[RecomputeRow],
+    shards: Sequence[ZeroRow] | None = None,
+) -> np.ndarray:
+    """The same whatever their schedule and which of some modes of recompute they have, and of some ZeRO stages."""
+    counted, least = counts(workload, point, _EXACT), np.array(np.inf)  # which neither of these changes
+    every = itertools.product(leanest(point, counted.microbatches), modes, shards or (point.zero,))
+    for held, recompute, zero in every:
+        chosen = dataclasses.replace(held, recompute=recompute, zero=zero)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
     return SAFE * least
 

@@ -236,7 +236,7 @@ def parse_yaml(text: str) -> Settings:
         path = [(d, n) for d, n in path if d < depth]
         if value:
             name = ".".join([*(n for _, n in path), name])
-            if not listed and settings.get(name, literal(value)) != literal(value):
+            if not listed and name in settings and settings[name] != literal(value):
                 raise SpecError(f"line {number}: `{name}` is {show(settings[name])} and {value}; expected it once")
             settings[name] = literal(value)
         else:

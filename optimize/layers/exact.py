@@ -149,11 +149,11 @@ def _cheapest(
     kinds, stages = counts.shape[1], table.stages
     plain = np.zeros((len(counts), stages, kinds, len(MODES)))
     plain[..., 0] = counts[:, None]
-    passing, held = table.linear["passing_bytes"], table.linear["held_bytes"].of(plain)
+    kept, held = table.linear["kept_bytes"], table.linear["held_bytes"].of(plain)
     gathered = (np.minimum(counts, 1) * table.gathered_bytes).max(axis=-1)[:, None]
-    over = held + passing.of(plain) + gathered - limit_bytes  # (run, stage), before working memory
-    updates = held + table.linear["update_bytes"].of(plain) <= limit_bytes
-    freed = passing.slope[0, :, :1] - passing.slope[0]  # (kind, mode), on the first stage
+    over = held + kept.of(plain) - limit_bytes  # (run, stage), before loss and working memory
+    loss, late, update = (table.linear[f"{name}_bytes"].of(plain) for name in ("logits", "late", "update"))
+    freed = kept.slope[0, :, :1] - kept.slope[0]  # (kind, mode), on the first stage
     again_s = table.linear["backward_s"].slope[0] - table.linear["backward_s"].slope[0, :, :1]
     best_s = np.full((stages, len(counts)), np.inf)
     modes = np.moveaxis(plain, 0, 1).copy()
@@ -163,10 +163,12 @@ def _cheapest(
         if not all(may):
             continue
         for run, held_layers in enumerate(counts):
-            need = (over[run] + working) / table.live
+            beside = table.fragmentation * working + np.maximum(loss[run], gathered[run] + working)
+            need = (over[run] + beside) / table.live
             bytes_, seconds, choices = frontier(tuple(held_layers), may)
             at = np.searchsorted(bytes_, need)
-            enough = (at < len(bytes_)) & updates[run]
+            ends = held[run] + late[run] + np.maximum(update[run], gathered[run] + working)
+            enough = (at < len(bytes_)) & (ends <= limit_bytes)
             cost_s = np.where(enough, seconds[np.minimum(at, len(bytes_) - 1)], np.inf)
             better = cost_s < best_s[:, run]
             best_s[better, run] = cost_s[better]

@@ -11,12 +11,15 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.evaluators import prepare
-from costmodel.formulas import Hops, StageKind, dropped_bytes, gathered_bytes
+from costmodel.formulas import Hops, StageKind, gathered_bytes, working_bytes
 from costmodel.graph import MODES, StagedModel, StageSeconds, paths, staged
 from costmodel.inputs import Cluster, Plan, Workload
 
 SEM = Exact(np)
-NAMES = ("forward_s", "backward_s", "update_s", "traffic_s", "held_bytes", "passing_bytes", "update_bytes")
+NAMES = (
+    "forward_s", "backward_s", "update_s", "traffic_s",
+    "held_bytes", "kept_bytes", "logits_bytes", "late_bytes", "update_bytes",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,7 +46,8 @@ class Tables:
     host_s: float
     linear: dict[str, Linear]
     links: Linear
-    working_bytes: np.ndarray  # (kind, mode): one layer's dropped activations, with their fragmentation
+    working_bytes: np.ndarray  # (kind, mode): what one layer works with,
+    fragmentation: float  # and the share of it that is lost, whenever the peak is
     gathered_bytes: np.ndarray  # (kind,): under ZeRO 3
     live: np.ndarray  # microbatches in flight of each stage, over those of the first
 
@@ -79,7 +83,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     linear = _probed(given, at, kinds, stages, fragmentation)
     links = [linear.pop(f"links_{i}") for i in range(len(machine.tiers))]
     live = np.minimum(at.remaining, float(given.counted.microbatches))
-    working = [[dropped_bytes(each)(kind) * (1 + fragmentation) for each in given.points] for kind in given.kinds]
+    working = [[working_bytes(each)(kind) for each in given.points] for kind in given.kinds]
     return Tables(
         microbatch=microbatch,
         microbatches=round(float(given.counted.microbatches)),
@@ -90,7 +94,8 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
         linear=linear,
         links=Linear(np.stack([each.constant for each in links]), np.stack([each.slope for each in links])),
         working_bytes=np.array(working),
-        gathered_bytes=np.array([point.zero.weights * gathered_bytes(point)(kind) for kind in given.kinds]),
+        fragmentation=float(fragmentation),
+        gathered_bytes=np.array([gathered_bytes(point, machine.stack)(kind) for kind in given.kinds]),
         live=live / live[0],
     )
 
@@ -102,11 +107,13 @@ def _probed(given: StagedModel, at: StageKind, kinds: int, stages: int, fragment
     probes[1:] += np.eye(kinds * modes).reshape(kinds * modes, 1, kinds, modes)
     held = [[probes[..., kind, mode] for mode in range(modes)] for kind in range(kinds)]
     times, memory = staged.seconds(given, held, at, SEM), staged.memory_of_stages(given, held, at, SEM)
-    passing = memory.activations_bytes + memory.logits_bytes + memory.fragmentation_bytes
+    kept = memory.activations_bytes + memory.fragmentation_bytes
     values: dict[str, Any] = {
         **{name: getattr(times, name) for name in NAMES[:4]},
         "held_bytes": memory.held_bytes,
-        "passing_bytes": passing - fragmentation * memory.recompute_bytes,
+        "kept_bytes": kept - fragmentation * memory.working_bytes,
+        "logits_bytes": memory.logits_bytes,
+        "late_bytes": memory.late_bytes,
         "update_bytes": memory.update_bytes,
         **{f"links_{i}": seconds for i, seconds in enumerate(times.links_s)},
     }
@@ -121,13 +128,22 @@ def _linear(values: np.ndarray, kinds: int, modes: int) -> Linear:
 
 def peak_and_slopes(table: Tables, layers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bytes at the peak of each stage (batch, stage), and their derivatives by its layers (..., kind, mode)."""
-    passing, held, update = (table.linear[name] for name in ("passing_bytes", "held_bytes", "update_bytes"))
+    held, kept, logits, late, update = (table.linear[name] for name in NAMES[4:])
     working, working_slope = _largest(layers, table.working_bytes)
     gathered, gathered_slope = _largest(layers, np.repeat(table.gathered_bytes[:, None], layers.shape[-1], axis=1))
-    passes, updates = passing.of(layers) + working + gathered, update.of(layers)
-    in_passes = (passes >= updates)[..., None, None]
-    slopes = held.slope + np.where(in_passes, passing.slope + working_slope + gathered_slope, update.slope)
-    return held.of(layers) + np.maximum(passes, updates), slopes
+    block, block_slope = working + gathered, working_slope + gathered_slope
+    passes, passing_slope = _larger((logits.of(layers), logits.slope), (block, block_slope))
+    passes = passes + kept.of(layers) + table.fragmentation * working
+    passing_slope = passing_slope + kept.slope + table.fragmentation * working_slope
+    ends, end_slope = _larger((update.of(layers), update.slope), (block, block_slope))
+    most, slope = _larger((passes, passing_slope), (late.of(layers) + ends, late.slope + end_slope))
+    return held.of(layers) + most, held.slope + slope
+
+
+def _larger(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The larger of two values (batch, stage), and its derivatives (..., kind, mode)."""
+    first = (one[0] >= other[0])[..., None, None]
+    return np.maximum(one[0], other[0]), np.where(first, one[1], other[1])
 
 
 def _largest(layers: np.ndarray, each_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

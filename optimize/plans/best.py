@@ -27,7 +27,6 @@ class Best:
     top: tuple[Entry, ...] = ()
     cells: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by tensor and pipeline degree
     levels: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by how much a plan makes use of
-    least_memory: Entry | None = None  # over what there is
     evaluated: int = 0
     fitting: int = 0
     unseen: float = np.inf  # a lower bound of what is not evaluated and not proved to be worse; infinite: nothing
@@ -35,12 +34,10 @@ class Best:
     def merged(self, other: "Best", top: int) -> "Best":
         """The best of both; the order does not matter."""
         entries = sorted({*self.top, *other.top}, key=lambda entry: entry.key)
-        memory = [entry for entry in (self.least_memory, other.least_memory) if entry is not None]
         return Best(
             top=tuple(entries[:top]),
             cells=_lower(self.cells, other.cells),
             levels=_lower(self.levels, other.levels),
-            least_memory=min(memory, key=lambda entry: entry.key, default=None),
             evaluated=self.evaluated + other.evaluated,
             fitting=self.fitting + other.fitting,
             unseen=min(self.unseen, other.unseen),

@@ -19,7 +19,16 @@ from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precisio
 from optimize.launch import FRAMEWORKS
 from optimize.plans import exhaustive
 from optimize.plans.bounded import Found, is_answer, ordered
-from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
+from optimize.plans.evaluation import (
+    MARGIN,
+    bytes_of,
+    fast_families,
+    fits,
+    in_order,
+    least_value,
+    some_points,
+    values_of,
+)
 from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
@@ -91,7 +100,7 @@ def _best_of_lattice(
         reached = math.inf if best is None else best[0]
     if not groups or reached == math.inf:
         return None
-    parts = [rows, _short(rows, groups, reached / value.least(1.0, 0.0))]
+    parts = [rows, _short(rows, groups, (reached - least_value(whole, value, 0.0)) / value.least(1.0, 0.0))]
     return _best_of_open(_opened(parts, value, reached), groups, keeps, value, reached) or best
 
 
@@ -180,7 +189,7 @@ def least_beside(whole: Lattice, groups: Variants, value: PlanValue) -> float:
     if not groups or not len(whole):
         return math.inf
     rows = _short(ordered(whole), groups, math.inf)
-    return float(value.least(rows.floor_s[0], 0.0)) if len(rows) and rows.floor_s is not None else math.inf
+    return float(least_value(whole, value, rows.floor_s[0])) if len(rows) and rows.floor_s is not None else math.inf
 
 
 def _short(whole: Lattice, groups: Variants, below_s: float) -> Lattice:
@@ -202,10 +211,10 @@ def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> tuple[n
     """Families of which a plan may be below a value with nothing recomputed and nothing offloaded; and a value that
     none of each is below. Some of them fit so, with every kind of layer spread evenly, but not in the model's order."""
     assert whole.floor_s is not None
-    rows = np.flatnonzero(value.least(whole.floor_s, 0.0) < reached)
+    rows = np.flatnonzero(least_value(whole, value, whole.floor_s) < reached)
     plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
-    first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
-    return first, (1 - MARGIN) * value.least(cost.step_s, 0.0)
+    first, _, least = fast_families(plain, rows, value, np.full(len(rows), reached))
+    return first, (1 - MARGIN) * least
 
 
 def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:

@@ -4,7 +4,6 @@
 what is known already, from whatever lattice that is.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -15,17 +14,17 @@ from costmodel.specs import violations
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry
-from optimize.plans.evaluation import values_of
+from optimize.plans.evaluation import least_value, values_of
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
 
 _FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with
 _GLANCE, _AMONG = 512, 1_048_576  # plans of each lattice that are looked at first, among so many
-_TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
+_TOP = 256  # of those: how many are tried until one is wanted and fits stage by stage
 
-Known = dict[tuple[int, int, int, int], tuple[float, Lattice, Best]]
-"""By lattice, rows and number of plans: a value, those rows and their best plans below it."""
+Known = dict[tuple[int, int, int], tuple[float, Lattice, Best]]
+"""By lattice and rows: a value, those rows and their best plans below it."""
 Found = tuple[float, Plan]
 """The value of a plan, less being better, and the plan."""
 
@@ -51,7 +50,7 @@ def best_below(
     """The best plan below `reached` that fits in every stage and that `keeps` takes; and a value that nothing is below.
 
     The second is infinite where the answer is proved, that there is none below `reached` too. It is not where the
-    `_TOPS[-1]` best plans of some rows were refused one and all. What is evaluated is kept in `known`, for others that
+    `_TOP` best plans of some rows were refused one and all. What is evaluated is kept in `known`, for others that
     ask of the same lattice. After `most` plans the search gives up, with the bound of what is left.
     """
     whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
@@ -62,8 +61,7 @@ def best_below(
             unseen = min(unseen, _bound(whole, start, value))
             break
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
-        rows = functools.partial(_rows_of, whole, start, stop, value, known, reached)
-        better, open_from = _of_rows(rows, reached, keeps)
+        better, open_from = _of_rows(*_rows_of(whole, start, stop, value, known, reached), reached, keeps)
         found, unseen = better or found, min(unseen, open_from)
         reached, start, size = (found[0] if found else reached), stop, min(_TIMES * size, _MOST)
     return found, unseen if unseen < reached else math.inf
@@ -72,41 +70,36 @@ def best_below(
 def _bound(whole: Lattice, row: int, value: PlanValue) -> float:
     if whole.floor_s is None or value.function is not None:
         return -math.inf
-    return value.least(float(whole.floor_s[row]), 0.0)
+    return least_value(whole, value, float(whole.floor_s[row]))
 
 
 def _rows_of(
-    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, reached: float, top: int
+    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, reached: float
 ) -> tuple[Lattice, tuple[Entry, ...]]:
     """Some rows, and the best plans of them below a value, with what else is known."""
-    key = id(whole), start, stop, top
+    key = id(whole), start, stop
     if key not in known or known[key][0] < reached:
         rows = whole.with_rows(np.arange(start, stop))
         bounded = value.function is None
         best = (
-            exhaustive.sparing(rows, value, top, reached, shapes=False)
+            exhaustive.sparing(rows, value, _TOP, reached, shapes=False)
             if bounded
-            else exhaustive.search(rows, value, top)
+            else exhaustive.search(rows, value, _TOP)
         )
         known[key] = reached, rows, best
     return known[key][1], known[key][2].top
 
 
 def _of_rows(
-    rows_of: Callable[[int], tuple[Lattice, tuple[Entry, ...]]], reached: float, keeps: Callable[[Plan], bool]
+    rows: Lattice, entries: tuple[Entry, ...], reached: float, keeps: Callable[[Plan], bool]
 ) -> tuple[Found | None, float]:
-    least = math.inf
-    for top in _TOPS:
-        rows, entries = rows_of(top)
-        for entry in entries:
-            if not entry.value < reached:
-                return None, math.inf
-            if is_answer(plan := rows.plan(entry.index), rows, keeps):
-                return (entry.value, plan), math.inf
-        if len(entries) < top:
+    """The first of the best plans of some rows that is wanted; and a value that no plan left out is below."""
+    for entry in entries:
+        if not entry.value < reached:
             return None, math.inf
-        least = entries[-1].value
-    return None, least
+        if is_answer(plan := rows.plan(entry.index), rows, keeps):
+            return (entry.value, plan), math.inf
+    return None, math.inf if len(entries) < _TOP else entries[-1].value
 
 
 def is_answer(plan: Plan, of: Lattice, keeps: Callable[[Plan], object]) -> bool:

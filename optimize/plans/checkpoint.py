@@ -93,24 +93,21 @@ def _named(field: tuple[str, Any]) -> str:
 
 def best_json(best: Best) -> dict[str, Any]:
     """The best of a search as plain data."""
-    memory = best.least_memory
     return {
         "top": [dataclasses.astuple(entry) for entry in best.top],
         "cells": [(cell, *dataclasses.astuple(entry)) for cell, entry in best.cells.items()],
         "levels": [(level, *dataclasses.astuple(entry)) for level, entry in best.levels.items()],
-        "least_memory": None if memory is None else dataclasses.astuple(memory),
         "counts": [best.evaluated, best.fitting],
     }
 
 
 def best_from(content: dict[str, Any]) -> Best:
     """The best of a search from its plain data."""
-    memory, (evaluated, fitting) = content["least_memory"], content["counts"]
+    evaluated, fitting = content["counts"]
     return Best(
         top=tuple(Entry(*pair) for pair in content["top"]),
         cells={cell: Entry(*pair) for cell, *pair in content["cells"]},
         levels={level: Entry(*pair) for level, *pair in content["levels"]},
-        least_memory=None if memory is None else Entry(*memory),
         evaluated=evaluated,
         fitting=fitting,
     )

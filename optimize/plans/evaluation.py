@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
+from costmodel import Exact, Scalar, map_leaves
 from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
@@ -18,7 +18,7 @@ MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
 _MANY = 16_384  # plans from which their rows are bounded anew, with the schedules and the overlap that they have
-_BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
+_BLOCK_BYTES = 65_536  # of a field of the points of one NumPy evaluation: its intermediates stay in the cache
 _EXACT = Exact(np)
 _FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]
 
@@ -66,8 +66,8 @@ def _evaluated(
     """What a function says of the points of many plans, block by block."""
     workload, cluster = numbers_of(lattice.workload, lattice.cluster, dtype)
     parts = []
-    for start in range(0, len(indices), _BLOCK):
-        points = points_of(indices[start : start + _BLOCK], dtype)
+    for own in _blocks(indices, dtype):
+        points = points_of(own, dtype)
         with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_in_lattice`
             parts.append(of(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
     if not parts:
@@ -76,45 +76,69 @@ def _evaluated(
     return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
 
 
+def _blocks(indices: np.ndarray, dtype: Any) -> Iterator[np.ndarray]:
+    """So many at a time as are evaluated together."""
+    size = _BLOCK_BYTES // np.dtype(dtype).itemsize
+    return (indices[start : start + size] for start in range(0, len(indices), size))
+
+
 def _as(dtype: Any) -> Callable[[Any], Any]:
     """Numbers as numbers of a type; arrays have it already."""
     return lambda leaf: leaf if np.ndim(leaf) else dtype(leaf)
 
 
+def least_value(lattice: Lattice, value: PlanValue, step_s: Scalar) -> Any:
+    """What no plan of a lattice is worth less than that takes so many seconds: its products keep units busy."""
+    return value.least(step_s, flop_bound_s(lattice) if value.loads is not None and len(lattice) else 0.0)
+
+
 def fast_families(
     lattice: Lattice, rows: np.ndarray, value: PlanValue, limits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, Cost]:
-    """Families of some rows of which a plan may be below a value, one for each row; each one's limit, and its cost.
+) -> tuple[np.ndarray, Cost, np.ndarray]:
+    """Families of some rows of which a plan may be below a value, one for each row; the cost of each, and a value that
+    none of its plans is below.
 
     By their first plans, and with nothing recomputed, than which no plan of a family is faster. Families that differ in
     the schedule alone are dismissed by one bound.
     """
     families, limit_of = Families(lattice), np.full(len(lattice.ends), np.inf)
     limit_of[rows] = limits * (1 + MARGIN)
-    products_s = flop_bound_s(lattice) if value.loads is not None and len(rows) else 0.0
-    rows = rows[_row_bounds(lattice, rows, value, products_s) <= limit_of[rows]]
+    rows = rows[_row_bounds(lattice, rows, value) <= limit_of[rows]]
     first, _ = families.of_any_schedule(rows)
     if np.isfinite(limits).any():
-        least = value.least(_without_schedule_s(lattice, first), products_s)
+        least = least_value(lattice, value, _without_schedule_s(lattice, first))
         first = first[least <= _of_plans(limit_of, lattice, first)]
     first = families.of_every_schedule(first)
     found = cost_of(lattice, first, functools.partial(_with_recompute, lattice, "none"), np.float32)
-    below = value.least(found.step_s, products_s) <= _of_plans(limit_of, lattice, first)
-    return first[below], _of_plans(limit_of, lattice, first[below]), _some(found, below)
+    least, limits = least_value(lattice, value, found.step_s), _of_plans(limit_of, lattice, first)
+    below = np.flatnonzero(least <= limits)
+    if value.loads is not None and np.isfinite(limits).any():
+        least[below] = np.maximum(least[below], _least_paid(lattice, value, first[below]))
+        below = below[least[below] <= limits[below]]
+    return first[below], _some(found, below), least[below]
 
 
-def _row_bounds(lattice: Lattice, rows: np.ndarray, value: PlanValue, products_s: float) -> np.ndarray:
+def _least_paid(lattice: Lattice, value: PlanValue, first: np.ndarray) -> np.ndarray:
+    """Values that no plan of some families is below, with the draw of units that are busy with nothing recomputed."""
+    parts = [np.empty(0)]
+    for own in _blocks(first, np.float64):
+        points = _with_recompute(lattice, "none", own, np.float64)
+        parts.append(value.least_of_points(lattice.workload, lattice.cluster, points))
+    return np.concatenate(parts)
+
+
+def _row_bounds(lattice: Lattice, rows: np.ndarray, value: PlanValue) -> np.ndarray:
     """Values that no plan of some rows is below: by their bounds, which may be those of more plans."""
     bounds_s = np.full(len(rows), 0.0) if lattice.floor_s is None else lattice.floor_s[rows]
     fewer = "schedule" in lattice.fixed or any(lattice.fixed.get(name) is False for name in OVERLAPS)
     if fewer and Families(lattice).sizes[rows].sum() > _MANY:
         bounds_s = np.maximum(bounds_s, least_s(lattice, rows))
-    return value.least(bounds_s, products_s)
+    return least_value(lattice, value, bounds_s)
 
 
 def promising(lattice: Lattice, rows: np.ndarray, value: PlanValue, limits: np.ndarray) -> np.ndarray:
     """Numbers of the plans of some rows that may fit and be below a value, one for each row. Others are not."""
-    first, _, plain = fast_families(lattice, rows, value, limits)
+    first, plain, _ = fast_families(lattice, rows, value, limits)
     whole = bytes_of(lattice, first, functools.partial(_with_recompute, lattice, "full"), np.float32)
     least = (np.minimum(getattr(plain, name), getattr(whole, name)) for name in ("peak_bytes", "second_bytes"))
     return Families(lattice).members(first[lattice.needed(*least) <= 1 + MARGIN])[0]
@@ -133,13 +157,13 @@ def _with_recompute(lattice: Lattice, name: str, indices: np.ndarray, dtype: Any
 
 
 def values_of(whole: Lattice, points: Sequence[PlanPoint], value: PlanValue, reached: float = np.inf) -> np.ndarray:
-    """The value of each of many points, of whatever lattices of a question, that fits and may be below one, in float64;
-    infinite for the others."""
+    """The value of each of many points that fits and may be below one, in float64; infinite for the others. They are of
+    `whole`, or without `reached` of whatever lattices of a question."""
 
     def values(points: PlanPoint, count: int) -> np.ndarray:
         found, own = np.full(count, np.inf), functools.partial(some_points, points)
         cost = cost_of(whole, np.arange(count), own, np.float64)
-        near = np.flatnonzero((value.least(cost.step_s, 0.0) < reached) & fits(whole, cost))
+        near = np.flatnonzero((least_value(whole, value, cost.step_s) < reached) & fits(whole, cost))
         if len(near):
             found[near] = value.of_points(whole.workload, whole.cluster, own(near, np.float64))
         return found
@@ -182,8 +206,7 @@ def fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
 def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
     """Seconds that plans take at least which differ from these in schedule and recompute."""
     (workload, cluster), parts = numbers_of(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
-    for start in range(0, len(indices), _BLOCK):
-        own = indices[start : start + _BLOCK]
+    for own in _blocks(indices, np.float64):
         fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))
         point = _with_recompute(lattice, "none", own, np.float64)
         point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)

@@ -14,7 +14,7 @@ from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES
 from optimize.lattice import CHUNK, Chunk, Lattice
 from optimize.plans.best import Best, Entry, cells_of_rows
-from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy, promising
+from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy, least_value, promising
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import flop_bound_s
 
@@ -75,8 +75,8 @@ def sparing(
 ) -> Best:
     """What `search` finds below `reached`, of plans alone that no bound dismisses (`promising`).
 
-    Rows stand in the order of their bounds. The best few and the simpler ones are the same; of shapes, `SHAPES` are
-    known, unless nobody asks for them. `done(rows, best)` is called now and then.
+    Rows stand in the order of their bounds. The best few are the same; of shapes, `SHAPES` are known, and
+    the simpler ones are the same, unless nobody asks for them. `done(rows, best)` is called now and then.
     """
     evaluate, best, start = in_numpy(lattice), Best(), 0
     cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST if reached == np.inf else _AT_ONCE
@@ -84,7 +84,7 @@ def sparing(
     if len(lattice) > FEW and reached == np.inf:
         glanced = min(_FIRST, len(lattice) // 8)
         some = Chunk(lattice, np.unique(np.linspace(0, min(len(lattice), _AMONG) - 1, glanced).astype(np.int64)))
-        glance = _best_of(some, evaluate(some), value, best, top)
+        glance = _best_of(some, evaluate(some), value, best, top, shapes)
     while start < count:
         overall, limits = _limits(best.merged(glance, top), top, reached, cells[start:], shapes)
         least = _row_floor(lattice, value, start)
@@ -97,12 +97,12 @@ def sparing(
             indices = promising(lattice, np.arange(start, stop), value, limits[: stop - start])
         if len(indices):
             chunk = Chunk(lattice, indices)
-            best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+            best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top, shapes), top)
         start, size = stop, min(8 * size, _AT_ONCE)
         if done is not None:
             unseen = np.inf if stop == count else _row_floor(lattice, value, stop)
             done(stop, dataclasses.replace(best, unseen=unseen))
-    return best if best.top or reached < np.inf else search(lattice, value, top, done=done)
+    return best
 
 
 def _limits(best: Best, top: int, reached: float, cells: np.ndarray, several: bool) -> tuple[float, np.ndarray]:
@@ -122,11 +122,13 @@ def _limits(best: Best, top: int, reached: float, cells: np.ndarray, several: bo
 
 def _proved(lattice: Lattice, value: PlanValue, number: int, best: Best, top: int) -> bool:
     """Whether no plan from this chunk on can be among the best few or a simpler one: too slow, or none that fits."""
-    if lattice.floor_s is None or not best.top:
+    if lattice.floor_s is None:
         return False
     least = floor(lattice, value, number)
+    if least == np.inf or len(best.top) < top:
+        return least == np.inf
     reached = max(best.top[-1].value, best.top[0].value * (1 + SIMPLER_WITHIN))
-    return least == np.inf or (len(best.top) >= top and least > reached * (1 + MARGIN))
+    return least > reached * (1 + MARGIN)
 
 
 def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
@@ -134,15 +136,14 @@ def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
     if value.function is not None:
         return -np.inf
     if lattice.floor_s is None:
-        return value.least(products_s := flop_bound_s(lattice), products_s)
+        return least_value(lattice, value, flop_bound_s(lattice))
     return _row_floor(lattice, value, int(np.searchsorted(lattice.ends, number * CHUNK, side="right")))
 
 
 def _row_floor(lattice: Lattice, value: PlanValue, row: int) -> float:
     """A lower bound of the values of a row and of all that follow it."""
     assert lattice.floor_s is not None
-    products_s = flop_bound_s(lattice) if value.loads is not None else 0.0
-    return value.least(float(lattice.floor_s[row]), products_s)
+    return least_value(lattice, value, float(lattice.floor_s[row]))
 
 
 def chunk_count(lattice: Lattice) -> int:
@@ -180,15 +181,14 @@ MAKERS: dict[bool, Callable[[Lattice], Evaluate]] = {False: in_numpy, True: comp
 """Evaluation in compiled batches, or not."""
 
 
-def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:
-    """The best few of one chunk that may stand beside `best`."""
+def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int, groups: bool = True) -> Best:
+    """The best few of one chunk that may stand beside `best`, and of its groups, where somebody asks for them."""
     values, share = value(chunk, costs), chunk.lattice.needed(costs.peak_bytes, costs.second_bytes)
-    sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
+    sure = np.flatnonzero(share <= 1 - MARGIN)
     return Best(
         top=_top(chunk, values, share, value, best, top),
-        cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]),
-        levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]),
-        least_memory=Entry(float(share[lightest]), int(chunk.indices[lightest])),
+        cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]) if groups else {},
+        levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]) if groups else {},
         evaluated=len(chunk),
         fitting=int(np.count_nonzero(share <= 1)),
     )

@@ -1,5 +1,6 @@
 """Where no plan is the answer: which rule or how much memory is in the way, and the smallest change that helps."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,8 @@ from costmodel.specs import SpecError
 from optimize import units
 from optimize.lattice import CHUNK, Lattice, choose_plan, enlarged, lattice
 from optimize.plans.best import Best
-from optimize.plans.evaluation import MARGIN, exactly
+from optimize.plans.evaluation import MARGIN, bytes_of, exactly
+from optimize.plans.row_bounds import least_s, row_bytes
 from optimize.status import CommandError, Status
 
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
@@ -42,13 +44,18 @@ def _show(value: Any) -> str:
 
 
 def nothing_fits(whole: Lattice, best: Best) -> CommandError:
-    """The error of memory that no plan fits in: by how much it is short for the least of them, and what makes room."""
-    least = best.least_memory
-    if least is None or not least.value > 1 - MARGIN:
+    """The error of memory that no plan fits in."""
+    if best.cells or best.top or not np.isfinite(least_s(whole, np.array([0]))).all():
         told = "the seconds of a step are not finite; expected hardware and sizes of a physical magnitude"
         return CommandError(Status.bad_input, told)
-    workload, cluster, plan = whole.workload, whole.cluster, whole.plan(least.index)
-    exact = float(_needed(whole, np.array([least.index]))[0])
+    return CommandError(Status.infeasible, functools.partial(_too_much, whole))
+
+
+def _too_much(whole: Lattice) -> str:
+    """By how much memory is short for the least of all plans, and what makes room."""
+    index = leanest(whole)
+    workload, cluster, plan = whole.workload, whole.cluster, whole.plan(index)
+    exact = float(_needed(whole, np.array([index]))[0])
     allowed_bytes = float(limit_bytes(cluster))
     needs, allowed = (units.scaled(size_bytes, units.BYTES) for size_bytes in (exact * allowed_bytes, allowed_bytes))
     message = (
@@ -56,7 +63,25 @@ def nothing_fits(whole: Lattice, best: Best) -> CommandError:
         f"plans the one that needs least needs {needs} of {allowed}{_margin(cluster)}, {units.percent(exact - 1)} too "
         f"much ({units.shorten_runs(str(plan))})"
     )
-    return CommandError(Status.infeasible, f"{message}; {_change(whole, exact)}")
+    return f"{message}; {_change(whole, exact)}"
+
+
+def leanest(whole: Lattice) -> int:
+    """The first plan that needs least memory. Rows are looked at in the order of what they need at least."""
+    rows, chip = np.arange(len(whole.ends)), whole.cluster.accelerator
+    bounds = row_bytes(whole, rows) / float(chip.hbm_bytes)
+    order, starts = np.argsort(bounds, kind="stable"), whole.ends - np.diff(whole.ends, prepend=0)
+    best, at, count = (np.inf, -1), 0, 1
+    while at < len(order) and bounds[order[at]] <= best[0] * (1 + MARGIN):
+        some = order[at : at + count]
+        parts = [np.arange(int(starts[row]), int(whole.ends[row])) for row in some]
+        indices = np.sort(np.concatenate(parts))
+        cost = bytes_of(whole, indices, whole.points, np.float32)
+        share = whole.needed(cost.peak_bytes, cost.second_bytes)
+        least = int(np.argmin(share))
+        best = min(best, (float(share[least]), int(indices[least])))
+        at, count = at + count, 2 * count
+    return best[1]
 
 
 def _margin(cluster: Cluster) -> str:

@@ -5,8 +5,9 @@ A framework's plans are some lattices (`narrowed`), of which what lies beyond th
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
@@ -88,42 +89,44 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
 
     `known` holds what was evaluated.
     """
-    found, parts = _glanced(parts, value)
-    if each := _of_each(found, parts):
+    found, asked = _glanced(parts, value)
+    told = {name: functools.cache(told_by(name, own[0][1])) for name, own in parts.items() if own}
+    if each := _of_each(found, told):
         yield each
-    for name, part in ((name, part) for name, own in parts.items() for part in own):
-        best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
-        found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
-        yield _of_each(found, parts)
+    for name, part in asked:
+        best = _of_each(found, {name: told[name]}).get(name)  # another one's plan may be the best of its own, too
+        better = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK)
+        if better is not None:
+            found[name] = better
+            yield _of_each(found, told)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
-        found[name] = _best_of(name, parts[name], value, reached, known) or found.get(name)
-        yield _of_each(found, parts)
+        own = [part for other, part in asked if other == name]
+        found[name] = _best_of(name, own, value, reached, known) or found.get(name)
+        yield _of_each(found, told)
 
 
 def _glanced(
     parts: Mapping[str, list[Part]], value: PlanValue
-) -> tuple[dict[str, Found | None], dict[str, list[Part]]]:
-    """The best that a glance shows of each framework, and its lattices in the order of what it shows of them."""
+) -> tuple[dict[str, Found | None], list[tuple[str, Part]]]:
+    """The best that a glance shows of each framework, and all lattices in the order of what it shows of them."""
     known = {id(part): part for own in parts.values() for _, part in own}
     seen = dict(zip(known, glance(list(known.values()), value), strict=True))
-    order = {name: sorted(own, key=lambda part: seen[id(part[1])][0]) for name, own in parts.items()}
-    found: dict[str, Found | None] = {}
-    for name, own in order.items():
-        plans = ((seen[id(part)], part) for _, part in own if seen[id(part)][0] < math.inf)
-        found[name] = next((best for best, part in plans if is_answer(best[1], part, told_by(name, part))), None)
-    return found, order
+    asked = [(name, part) for name, own in parts.items() for part in own]
+    asked.sort(key=lambda pair: seen[id(pair[1][1])][0])
+    found: dict[str, Found | None] = dict.fromkeys(parts)
+    for name, (_, part) in asked:
+        best = seen[id(part)]
+        if found[name] is None and best[0] < math.inf and is_answer(best[1], part, told_by(name, part)):
+            found[name] = best
+    return found, asked
 
 
-def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]]) -> dict[str, Found]:
-    """The best that each framework can be told of all that was found."""
+def _of_each(found: Mapping[str, Found | None], told: Mapping[str, Callable[[Plan], bool]]) -> dict[str, Found]:
+    """The best that each framework can be told of all that was found: another one's may be better than its own."""
     plans = sorted((best for best in found.values() if best is not None), key=lambda best: best[0])
-    return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
-
-
-def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | None:
-    """The best of the plans that a framework can be told: another one's may be better than its own."""
-    return next((best for best in plans if parts and told_by(name, parts[0][1])(best[1])), None)
+    first = {name: next((best for best in plans if can(best[1])), None) for name, can in told.items()}
+    return {name: best for name, best in first.items() if best is not None}
 
 
 def best_of_any(

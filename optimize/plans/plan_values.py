@@ -21,6 +21,7 @@ from optimize.question import Job, Objective, second_of
 from optimize.status import CommandError, Status
 
 _EXACT = Exact(np)
+_NEAR = 1.01  # of what memory there is: far above the error of float32
 _BLOCK = 8_192  # points of one NumPy evaluation
 
 UserObjective = Callable[[Breakdown], Any]
@@ -45,7 +46,7 @@ class PlanValue:
         if self.function is not None:
             return self._own(chunk, self.function)
         if self.loads is not None:
-            return self._paid(chunk)
+            return self._paid(chunk, cost)
         domain = chunk.columns["domain"] if len(self.factors) > 1 else 0.0
         return cost.step_s * _by_domain(self.factors, domain, np.asarray(cost.step_s).dtype)
 
@@ -58,12 +59,13 @@ class PlanValue:
         """The value of one plan, by the objectives of the table."""
         return float(self.of_points(*prepare(workload, cluster, plan)))
 
-    def _paid(self, chunk: Chunk) -> np.ndarray:
-        """With the draw of busy units, in float64."""
+    def _paid(self, chunk: Chunk, cost: Cost) -> np.ndarray:
+        """With the draw of busy units, in float64; infinite for what is far from fitting."""
         assert self.loads is not None
-        own, found = chunk.lattice, np.empty(len(chunk))
-        for start in range(0, len(chunk), _BLOCK):
-            here = slice(start, start + _BLOCK)
+        own, found = chunk.lattice, np.full(len(chunk), np.inf)
+        near = np.flatnonzero(own.needed(cost.peak_bytes, cost.second_bytes) <= _NEAR)
+        for start in range(0, len(near), _BLOCK):
+            here = near[start : start + _BLOCK]
             found[here] = self.of_points(own.workload, own.cluster, own.points(chunk.indices[here], np.float64))
         return found
 
@@ -76,6 +78,13 @@ class PlanValue:
                 return second * step(counted, points, machine, _EXACT).step_s
             step_s, drawn_s = timed(counted, points, machine, loads, _EXACT)
         return second * step_s + _by_domain(self.drawn, points.domain) * (drawn_s - loads[0] * step_s)
+
+    def least_of_points(self, workload: Workload, cluster: Cluster, points: PlanPoint) -> np.ndarray:
+        """What no plan is worth less than that differs from one of these points, which recompute and offload nothing,
+        in that alone: whatever is done besides takes longer and keeps units busy. The update may be the host's, so that
+        it counts for nothing here."""
+        stack = dataclasses.replace(cluster.stack, update_passes=0.0)
+        return self.of_points(workload, dataclasses.replace(cluster, stack=stack), points)
 
     def _own(self, chunk: Chunk, function: UserObjective) -> np.ndarray:
         workload = as_floats(chunk.lattice.workload)

@@ -147,7 +147,7 @@ def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, 
 
 
 def its_own(plan: Plan, parts: Iterable[Part]) -> bool:
-    """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
+    """Whether a plan lies in a framework's own lattices: it can be told others too (`_of_each`)."""
     return any(_has(plan, fields, int(part.cluster.tiers[0].usable_size)) for fields, part in parts)
 
 

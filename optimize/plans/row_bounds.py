@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
+from costmodel import Exact, Scalar, Semantics, as_floats, by_identity, map_leaves
 from costmodel.formulas import OpCounts, Pipeline, around, counts, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
@@ -27,20 +27,11 @@ _NEAR = 12_288  # rows, at least, of which each has a bound of its own
 _EXACT = Exact(np)
 
 
-_Numbers = tuple[Workload, Cluster]
-_KEPT: dict[tuple[int, int, Any], tuple[_Numbers, _Numbers]] = {}
-
-
-def numbers_of(workload: Workload, cluster: Cluster, dtype: Any) -> _Numbers:
-    """Both with all numbers of a type and without prices; those of the last few are kept."""
-    key = id(workload), id(cluster), dtype
-    if key not in _KEPT:
-        if len(_KEPT) >= 64:
-            _KEPT.clear()
-        machine = dataclasses.replace(cluster, prices=None)
-        own = map_leaves(dtype, as_floats(workload)), map_leaves(dtype, as_floats(machine))
-        _KEPT[key] = (workload, cluster), own
-    return _KEPT[key][1]
+@by_identity(64)
+def numbers_of(workload: Workload, cluster: Cluster, dtype: Any) -> tuple[Workload, Cluster]:
+    """Both with all numbers of a type and without prices."""
+    machine = dataclasses.replace(cluster, prices=None)
+    return map_leaves(dtype, as_floats(workload)), map_leaves(dtype, as_floats(machine))
 
 
 def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> np.ndarray:
@@ -130,19 +121,21 @@ def _largest_that_fits(lattice: Lattice, own: np.ndarray, starts: np.ndarray) ->
 
 def may_fit(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory."""
-    given = numbers_of(lattice.workload, lattice.cluster, float)
-    blocks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
-    return np.concatenate([np.zeros(0, bool), *(_may_fit(lattice, *given, block) for block in blocks)])
+    return row_bytes(lattice, rows) <= float(lattice.cluster.accelerator.hbm_bytes)
 
 
-def _may_fit(lattice: Lattice, workload: Workload, cluster: Cluster, rows: np.ndarray) -> np.ndarray:
-    """Whether any plan of a row may fit, under the options that take least memory.
+def row_bytes(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
+    """Bytes that no plan of a row needs less than, under the options that take least memory.
 
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
-    point = _cheapest_of(lattice, rows, *max(_switches(lattice)))
-    return least_bytes(workload, cluster.stack, point) <= cluster.accelerator.hbm_bytes
+    (workload, cluster), found = numbers_of(lattice.workload, lattice.cluster, float), np.empty(len(rows))
+    switches = max(_switches(lattice)) if len(rows) else (0.0, 0.0)
+    for start in range(0, len(rows), _ROWS):
+        point = _cheapest_of(lattice, rows[start : start + _ROWS], *switches)
+        found[start : start + _ROWS] = least_bytes(workload, cluster.stack, point)
+    return found
 
 
 def _switches(lattice: Lattice) -> set[tuple[float, float]]:

@@ -138,9 +138,12 @@ def time_table(breakdown: Breakdown, wide: int, ascii_only: bool = False) -> Tab
 def _memory_table(explanation: Explanation) -> Table:
     shown = _stages_to_show(explanation)
     table = new_table("memory, GiB", *(_stage_title(stage, explanation) for stage in shown))
-    names = [name for name in shown[0].terms if any(stage.terms[name] > 0 for stage in shown)]
-    for name in names:
-        table.add_row(memory_words(name), *(_gib(stage.terms[name]) for stage in shown))
+    rows = {name: [stage.terms[name] for stage in shown] for name in shown[0].terms}
+    buffers = rows.pop("buffers")
+    rows["outside"] = [sum(both) for both in zip(rows["outside"], buffers, strict=True)]  # one row: no tensors
+    for name, row in rows.items():
+        if any(row):
+            table.add_row("driver, buffers" if name == "outside" else memory_words(name), *map(_gib, row))
     limit_bytes = explanation.breakdown.limit_bytes
     table.add_row("peak", *(_gib(stage.peak_bytes) for stage in shown), style="bold")
     table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.peak_bytes) for stage in shown))

@@ -11,7 +11,8 @@ _MEMORY = {
     "optimizer": "optimizer states",
     "gathered": "gathered weights",
     "outside": "driver, workspace",
-    "recompute": "recomputed layer",
+    "working": "layer in backward",
+    "late": "gradients",
     "update": "optimizer's update",
 }
 

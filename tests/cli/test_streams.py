@@ -100,7 +100,7 @@ def test_what_would_be_read_by_halves_is_refused(tmp_path):
 def test_a_warning_is_one_line_and_said_once(capsys, monkeypatch):
     """As JAX gives one for each program that it cannot read in the folder of compiled ones."""
 
-    def warn(_: object) -> int:
+    def warn(*_: object) -> int:
         for name in ("first", "second"):
             warnings.warn(f"Error reading persistent compilation cache entry for '{name}':\n damaged", stacklevel=1)
         return 0

@@ -16,6 +16,7 @@ from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import stack
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.lattice import Chunk
+from optimize.lattice.recompute_families import Families
 from optimize.plans import exhaustive
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds
@@ -65,6 +66,30 @@ def test_plans_are_compared_by_what_explain_tells(key):
     assert all(
         value.least(float(whole.floor_s[r]), products_s) <= v for r, v in zip(row[fits], values[fits], strict=True)
     )
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_no_plan_is_below_the_bound_of_its_family(key):
+    """Whatever it recomputes and offloads."""
+    whole = lattice(MODEL, H100, {"context": 1, "expert": 1})
+    value, families = plan_value(key, MODEL, H100, [8], TOKENS), Families(whole)
+    every = families.of_every_schedule(families.of_any_schedule(np.arange(len(whole.ends)))[0])
+    first = every[:: max(1, len(every) // 150)]
+    least = value.least_of_points(whole.workload, H100, families.points(first, np.float64))
+    plans, family = families.members(first)
+    values = value.of_points(whole.workload, H100, whole.points(plans, np.float64))
+    assert (least[family] <= values * (1 + 1e-12)).all()
+    assert (least[family] / values).max() > 0.98
+    for place in range(0, len(first), 7):
+        plan = whole.plan(int(first[place]))
+        for changed in (
+            {"recompute": "full", "recompute_share": 1.0},
+            {"recompute": "norms", "recompute_share": 1.0},
+            {"recompute": "none", "offload_optimizer": 1.0},
+            {"recompute": "none", "offload_weights": 1.0, "offload_activations": 1.0, "zero_stage": plan.zero_stage},
+        ):
+            other = dataclasses.replace(plan, **changed)
+            assert least[place] <= value.of_plan(MODEL, H100, other) * (1 + 1e-12), other
 
 
 def test_the_best_plan_by_energy_is_that_of_all():

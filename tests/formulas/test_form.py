@@ -31,9 +31,10 @@ INSIDE = {
     "counts.split_shares", "placement.reached", "held.expert_shard", "held.sharding", "traffic.spread",
     "held.on_heaviest_stage", "held.held_on_heaviest_stage",  # test_both_ways.py
     "held.kept_bytes", "held.share", "held.on_rank",
-    "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
-    "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
-    "memory.allocated_bytes", "roofs.roofs", "roofs.redone",
+    "pipeline.plain_s", "memory.peak", "memory.communicators", "held.divided",
+    "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
+    "memory.allocated_bytes", "memory.passing_bytes", "memory.device_bytes",
+    "memory.working_bytes", "roofs.roofs", "roofs.redone",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.around",
     "timing.stages", "timing.hops", "timing.redone_s", "counts.payload_copies", "counts.saved_bytes",
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",

@@ -5,7 +5,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from costmodel.inputs.plan import Plan
@@ -250,6 +250,7 @@ JUNK = (
     st.sampled_from(sorted(path.name for path in LAUNCH.iterdir())),
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from(JUNK)), min_size=1, max_size=3),
 )
+@example("maxtext-dense.txt", [(4, "nan")])
 def test_spoilt_files_give_a_plan_or_one_line(name, spoils):
     """Values replaced by anything: an answer, or a `SpecError`, and nothing that takes long."""
     lines = (LAUNCH / name).read_text().splitlines()

@@ -218,6 +218,11 @@ def test_layouts_in_words():
         ({"gpus_per_node": "8 x A100"}, {"accelerators": 64}),
         ({"gpu_mem_GB": "80GB HBM2e"}, {"accelerators": 64}),
         ({"recompute": "block 10"}, {"recompute": "full"}),
+        ({"gpus": "64x A100"}, {"accelerators": 64}),
+        ({"global_batch_sequences": "16 per GPU"}, {"batch": 16 * 4}),
+        ({"params_B": "22.1e9", "layers": "48L", "gated_ffn": "not gated"}, {"accelerators": 64}),
+        ({"flash_attention": "v2.5"}, {"attention": "flash_2"}),
+        ({"flash_attention": "yes (2.x)"}, {"attention": "flash_2"}),
     ],
 )
 def test_cells_of_products_powers_and_units(changes, expected):
@@ -227,7 +232,8 @@ def test_cells_of_products_powers_and_units(changes, expected):
         "sequence": found.workload.sequence,
         "batch": found.workload.batch,
     }
-    got |= {"microbatch": found.plan.microbatch, "recompute": found.plan.recompute}
+    plan = found.plan
+    got |= {"microbatch": plan.microbatch, "recompute": plan.recompute, "attention": plan.attention}
     assert {name: got[name] for name in expected} == expected
 
 

@@ -17,6 +17,9 @@ DEGREES = (
     "{(TP, PP, DP)|TP/PP/DP|TP-PP-DP|TP x PP x DP|[TP, PP, DP]} {=|:|of|is|} {(8, 2, 4)|8/2/4|8-2-4|8x2x4|[8, 2, 4]}",
     "{8x2x4 (TP x PP x DP)|8-2-4 TP-PP-DP|(8, 2, 4) = tp, pp, dp|8/2/4 for TP/PP/DP}",
     "{tensor, pipeline and data parallelism|TP, PP and DP} {of|with degrees|set to} 8, 2 and 4",
+    "{DP4xTP8xPP2|tp8xpp2|dict(zero1=8, tensor=8, pipeline=dict(size=2))|tensor=8, pipeline=2}",
+    "{model|tensor} {axis|degree} 8, pipeline {degree|size|depth|of depth} 2",
+    "{one model copy|a replica} {per|in each} node (tensor parallel), 2 pipeline stages",
     "{t=8, p=2, d=4|t = 8; p = 2; d = 4|t8p2d4|tp8pp2dp4}",
     "{tensor parallelism|TP} {over|across|spanning} {8|eight|the eight|all 8} GPUs{| of it}, {2|two} pipeline stages",
     "{TP|tensor parallelism} increased from 4 to 8 and {PP|pipeline parallelism} {reduced|lowered} from 4 to 2",
@@ -45,12 +48,14 @@ SAID = {
     ("optimizer", "muon"): ("Muon{| optimizer| with AdamW for embeddings}", "{distributed|Moonlight} Muon"),
     ("optimizer", "adafactor"): ("{Adafactor|AdaFactor optimizer}",),
     ("optimizer", "adam"): ("AdamW", "no 8-bit Adam", "{fp8 matmuls|tokenizer}", "{faster|better} than Muon"),
+    ("gradient_dtype", "bf16"): ("pure bf16 (weights, gradients, optimizer state)", "pure bf16, Megatron-LM"),
     ("state_dtype", "bf16"): (
+        "pure bf16 (weights, gradients, optimizer state)",
         "{BF16|bfloat16|16-bit} {moments|optimizer states|Adam states|exp_avg}",
         "{moments|optimizer states} {in|kept in} {bf16|BF16}",
     ),
     ("offload_optimizer", 0.5): ("optimizer {CPU offload|offload} {fraction|ratio} {0.5|=0.5|of 0.5}",),
-    ("offload_optimizer", 1.0): ("offload_optim_frac 1.0", "optimizer offload"),
+    ("offload_optimizer", 1.0): ("offload_optim_frac 1.0", "optimizer offload", "the Adam step on the CPU"),
     ("offload_optimizer", 0.0): (
         "optimizer kept on GPU (no offloading)",
         "offload_optim_frac {0|0.0}",
@@ -58,7 +63,9 @@ SAID = {
         "{activation checkpointing with CPU offload of the checkpoints|checkpoint offload to CPU}",
     ),
     ("offload_weights", 0.0): ("ZeRO-Offload keeps {FP32 master parameters|master weights} and the update on the CPU",),
+    ("master_weights", False): ("pure bf16 (weights, gradients, optimizer state)",),
     ("offload_weights", 1.0): (
+        "fsdp_cpu_offload=True",
         "{parameters|weights} {and optimizer states |}offloaded to {CPU|the host}",
         "{CPU|host} offload of parameters",
     ),
@@ -67,21 +74,23 @@ SAID = {
     ("attention", "flash_3"): ("+12% over FA2 by using FA3", "FA3 {instead of|rather than|vs.} FA2")
     + ("FA3, 8% faster than FA2",),
     ("attention", "unfused"): ("without flash attention (sdpa math backend)", "SDPA with the math backend")
-    + ("plain bmm + softmax",),
+    + ("plain bmm + softmax", "eager attention", "pre-FlashAttention code base, scaled masked softmax"),
     ("precision", "bf16"): ("8-bit AdamW", "{8-bit|FP8} optimizer states", "FP8 was not used", "BF16 instead of FP8")
-    + ("FP8 {left for|is for} future work",),
+    + ("FP8 {left for|is for} future work", "{bf16 since fp8 diverged|FP8? BF16 row}"),
     ("precision", "fp8_tensor"): ("1.35x faster than BF16 thanks to FP8", "speedup of 1.3x over BF16 due to FP8"),
     ("recompute", "full"): (
         "rematerialization per layer",
         "{layers|blocks} are {recomputed|checkpointed}",
         "{8 of 48 layers|each block} {are|is} recomputed",
         "activation checkpointing full per repo script",
+        "--checkpoint-activations",
     ),
     ("context", 8): ("ulysses 4 x ring 2", "USP: Ulysses degree 4, ring attention degree 2"),
     ("pipeline", 2): ("8T x 2P x 4D", "pipeline {of depth|depth} 2, TP 8", "8T/2P/4D"),
     ("overlap_data", False): ("--overlap-grad-reduce not set",),
     ("recompute", "selective"): ("sel. recompute", "sel recompute"),
-    ("recompute_share", 0.25): ("12 of 48 layers are recomputed", "a quarter of the layers is recomputed"),
+    ("recompute_share", 0.25): ("12 of 48 layers are recomputed", "a quarter of the layers is recomputed")
+    + ("recompute full/block, 12 of 48 layers per stage",),
     ("data_shard", 16): ("FSDP, hybrid: 16 GPUs per shard group", "HSDP with 16 ranks in each sharding group"),
     ("zero_stage", 1): ("{dist|distributed} {opt|optim|optimizer}", "sharding stage1")
     + ("{DeepSpeed|deepspeed} stage{-|_| }1", "Distributed optimizer yes, FSDP no"),
@@ -102,7 +111,12 @@ def test_prose(field, value):
 @pytest.mark.parametrize(
     ("notes", "software"),
     [("Hugging Face Accelerate + DeepSpeed plugin", "deepspeed"), ("PyTorch Lightning, DeepSpeed ZeRO-2", "deepspeed")]
-    + [("Accelerate with FSDP", "fsdp"), ("Megatron-FSDP", "megatron-core"), ("ZeRO++", "deepspeed")],
+    + [
+        ("Accelerate with FSDP", "fsdp"),
+        ("hybrid shard within a node", "fsdp"),
+        ("Megatron-FSDP", "megatron-core"),
+        ("ZeRO++", "deepspeed"),
+    ],
 )
 def test_what_launchers_start(notes, software):
     assert read(**OPEN | {"notes": notes}).stack == software
@@ -115,7 +129,16 @@ def test_experts_that_nobody_divides(notes, degree):
 
 
 @pytest.mark.parametrize(
-    ("notes", "batch"), [("mbs 2 x 8 GAS x 16 = 256 gbs", 256), ("0.5M tok per update", 256), ("0.5M tokens/step", 256)]
+    ("notes", "batch"),
+    [
+        ("mbs 2 x 8 GAS x 16 = 256 gbs", 256),
+        ("gbs=1k", 1024),
+        ("BS 0.5M tok", 256),
+        ("256 x 2048 tokens per batch, micro-batch size two", 256),
+        ("0.5M tokens per optimizer step", 256),
+        ("0.5M tok per update", 256),
+        ("0.5M tokens/step", 256),
+    ],
 )
 def test_batches(notes, batch):
     assert read(**OPEN | {"global_batch_sequences": "", "tp": "1", "pp": "1", "notes": notes}).workload.batch == batch

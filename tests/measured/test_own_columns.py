@@ -132,6 +132,7 @@ def test_batches_of_sequences_tokens_and_accumulated_ones(tmp_path, column):
 @pytest.mark.parametrize(
     ("column", "cell"),
     [("parallelism", "TP2 PP2 DP16"), ("Parallel config", '"tp=2, pp=2"'), ("TP/PP/DP", "2/2/16")]
+    + [("TP*PP*DP", "2*2*16"), ("Parallelism (TP/PP/DP)", "2/2/16")]
     + [('"(TP, PP)"', '"(2, 2)"'), ("DP x TP x PP", "16 x 2 x 2"), ("Strategy", '"TP=2, PP=2, ZeRO-1"')],
 )  # fmt: skip
 def test_degrees_in_one_column(tmp_path, column, cell):
@@ -170,6 +171,17 @@ def test_flags_of_software_in_columns_of_their_own(tmp_path):
     assert (plan.zero_stage, plan.sequence_parallel, plan.virtual_stages, plan.attention) == (0, True, 4, "unfused")
     assert found.measured_step_s == 3.5
     assert found.cluster.accelerator.hbm_bytes == pytest.approx(64 * 2.0**30, rel=0.01)
+
+
+def test_devices_beside_nodes_are_those_of_one(tmp_path):
+    header = HEADER.replace("gpus", "trainer.num_nodes,trainer.devices").replace("hardware", "system,accelerator")
+    row = ROW.replace("H100-80GB-SXM,64", "DGX,H100-80GB-SXM,8,8")
+    assert figures(read(tmp_path, f"{header}\n{row}\n")[0]) == READ
+
+
+def test_nodes_of_nobody_knows_how_many_are_refused_in_words(tmp_path):
+    found = read(tmp_path, f"{HEADER.replace('gpus', 'nodes')}\n{ROW}\n")[0]
+    assert found.reason.startswith("`gpus` is '64 nodes' and `gpus_per_node` empty")
 
 
 def test_what_another_column_says_too_is_told(tmp_path):

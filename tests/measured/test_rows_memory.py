@@ -143,7 +143,9 @@ def test_training_without_masters_is_read_in_any_words(words):
         ("memory is max_memory_allocated of rank 0", "allocated_bytes"),
         ("memory = max over ranks of torch max_allocated (max_reserved 70.88 GiB)", "allocated_bytes"),
         ("memory is max_memory_reserved of the worst rank", "tensor_bytes"),
-        ("Mem = nvidia-smi max on first and last nodes", "peak_bytes"),
+        ("Mem = nvidia-smi max on first and last nodes", "device_bytes"),
+        ("hip mem usage 145.4 GB of the last rank", "device_bytes"),
+        ("trained with ColossalAI", "allocated_bytes"),
         ("", "tensor_bytes"),
     ],
 )
@@ -152,7 +154,7 @@ def test_which_memory_a_row_prints(words, meant):
     found = [read(notes=words)]
     figures = evaluated(found)
     assert logged_bytes(found, figures)[0] == getattr(figures, meant)[0]
-    assert figures.allocated_bytes[0] < figures.tensor_bytes[0] < figures.peak_bytes[0]
+    assert figures.allocated_bytes[0] < figures.tensor_bytes[0] < figures.device_bytes[0]
 
 
 def test_deepspeeds_zero_holds_more():
@@ -177,7 +179,7 @@ def test_deepspeeds_zero_holds_more():
 
 
 @needs_bulk
-@pytest.mark.parametrize(("source", "most"), [("SimuMax", 0.05), ("BLOOM", 0.10), ("ml-engineering", 0.11)])
+@pytest.mark.parametrize(("source", "most"), [("SimuMax", 0.02), ("BLOOM", 0.10), ("ml-engineering", 0.06)])
 def test_what_calibration_rows_print_of_memory(source, most):
     """Medians of what remains after the readings above (before them 0.19, 0.21 and 2.2)."""
     cases = predicted("calibration", source)[0]

@@ -74,7 +74,7 @@ def test_the_second_memory_is_shown(capsys, monkeypatch, explanations):
 def test_does_not_fit(capsys, monkeypatch):
     explanation = explain_inputs(resolve({"model": "llama3-70b", "cluster": "h100", "tensor": 8, "pipeline": 1}))
     text = shown(capsys, monkeypatch, explanation, 100)
-    assert "does not fit in memory: the peak, in the backward pass, is" in text
+    assert "does not fit in memory: the peak, in the loss, is" in text
     assert "over the limit" in text
 
 

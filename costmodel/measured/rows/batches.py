@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.formulas import allocated_bytes, parts
+from costmodel.formulas import allocated_bytes, device_bytes, parts
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, options
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
@@ -65,7 +65,8 @@ class Figures(NamedTuple):
     """Time and memory, one value of each for each case."""
 
     step_s: np.ndarray
-    peak_bytes: np.ndarray  # of the device, as its driver counts
+    peak_bytes: np.ndarray  # that a plan needs
+    device_bytes: np.ndarray  # as the device's driver counts: with what the allocator keeps unused
     tensor_bytes: np.ndarray
     """Of the framework's allocator, with what is lost between allocations: not the context, not the communicators."""
     allocated_bytes: np.ndarray  # of that, what tensors and workspaces hold
@@ -80,11 +81,15 @@ def evaluated(cases: Sequence[Case]) -> Figures:
             memory = result.memory
             outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
             stages, stack = (memory.first, memory.second, memory.last), batch.cluster.stack
-            tensors = [allocated_bytes(stage, stack, Exact(np)) for stage in stages]
+            shown, tensors = (
+                np.maximum.reduce([of(stage, stack, Exact(np)) for stage in stages])
+                for of in (device_bytes, allocated_bytes)
+            )
             figures.step_s[batch.indices] = result.step.step_s
             figures.peak_bytes[batch.indices] = memory.peak_bytes
-            figures.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
-            figures.allocated_bytes[batch.indices] = np.maximum.reduce(tensors)
+            figures.device_bytes[batch.indices] = shown
+            figures.tensor_bytes[batch.indices] = shown - outside_bytes
+            figures.allocated_bytes[batch.indices] = tensors
     return figures
 
 
@@ -93,7 +98,9 @@ def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
     tensors alone (`max_allocated`), or all that the allocator holds, where nothing is said."""
     of_device = np.array([bool(case.facts.get("device_memory")) for case in cases], bool)
     of_tensors = np.array([bool(case.facts.get("allocated_memory")) for case in cases], bool)
-    return np.where(of_device, figures.peak_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes))
+    return np.where(
+        of_device, figures.device_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes)
+    )
 
 
 def point(case: Case) -> PlanPoint:

@@ -61,8 +61,13 @@ def _recomputed_share(cell: str) -> float | None:
 @_remembered
 def _of_layers(notes: str) -> str:
     """The clauses of the notes that tell of how many layers something is computed again."""
-    told = (clause for clause in clauses(notes) if re.search(r"layer|block", clause))
-    return "; ".join(clause for clause in told if said(clause, meanings.RECOMPUTED))
+    told, before = [], ""
+    for clause in clauses(notes):
+        share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
+        if re.search(r"layer|block", clause) and said(before if share_of_it else clause, meanings.RECOMPUTED):
+            told.append(clause)
+        before = clause
+    return "; ".join(told)
 
 
 def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:
@@ -147,13 +152,14 @@ def _about_products(text: str) -> str:
     return "; ".join(" ".join(part for part in parts if not _ELSEWHERE.search(part)) for parts in split)
 
 
-def of_update(columns: Columns, usual_gradients: str) -> dict[str, str]:
-    """The format in which gradients add up, the optimizer and the format of its states, where the notes say them."""
+def of_update(columns: Columns, usual_gradients: str, is_narrow: bool) -> dict[str, str]:
+    """The format in which gradients add up, the optimizer and the format of its states, where the notes say them; those
+    of an optimizer without 32-bit weights are in theirs."""
     gradients, optimizer, states = _update_words(columns.text("notes"))
     return {
         "gradient_dtype": gradients or usual_gradients,
         "optimizer": optimizer or "adam",
-        "state_dtype": states or "fp32",
+        "state_dtype": states or ("bf16" if is_narrow else "fp32"),
     }
 
 

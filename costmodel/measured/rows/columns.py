@@ -35,10 +35,11 @@ _KINDS = {
 """Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
+_COUNTED = 1e6  # of 1e9 parameters, from which on a number counts each of them
 _BINARY = ("seq", "gpus", "hidden", "ffn_hidden")  # columns whose thousands are 1,024
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _UNITS = (
-    r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|heads?|stages?|ways?"
+    r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|l|heads?|stages?|ways?"
     r"|parameters?|params?|experts?|ranks?|nodes?|per (?:node|host|gpu|device|rank)|s|sec|seconds?|billion"
 )
 
@@ -68,6 +69,8 @@ class Columns:
             raise RowError(f"`{name}` is {show(text)}; expected a number or nothing")
         if value == 0 and name in _NONE_IS_ZERO:
             return None
+        if name == "params_B" and value >= _COUNTED:
+            value *= 1e-9
         if not math.isfinite(value) or value <= 0 or value > 1e12:
             raise RowError(f"`{name}` is {show(text)}; expected a number above 0 and at most 1e12")
         return value
@@ -91,7 +94,10 @@ class Columns:
         text = self.text(name).lower()
         if not text:
             return None
-        first = re.split(r"[\s(,;:]", text)[0]
+        words = re.split(r"[\s(,;:]+", text)
+        first = words[0]
+        if words[-1] == "gated":  # SiLU gated, not gated
+            first = "no" if {"not", "non", "no"} & {*words} else "yes"
         if {text, first} & {*YES_WORDS, *_KINDS.get(name, ((), ()))[0]}:
             return True
         if {text, first} & {*NO_WORDS, *_KINDS.get(name, ((), ()))[1]}:

@@ -43,6 +43,11 @@ _KNOWN = (
 
 def machine(columns: Columns, power_w: float | None = None) -> Machine:
     """The machine of a row, whose accelerators may be capped at so many watts."""
+    if re.fullmatch(r"\d+\s*(?:node|host|server|machine)s?", columns.text("gpus")) and not columns.text(
+        "gpus_per_node"
+    ):
+        told = f"`gpus` is {show(columns.text('gpus'))} and `gpus_per_node` empty"
+        raise RowError(f"{told}; expected a number of accelerators, or those of a node")
     accelerators = columns.needed("gpus")
     if accelerators > 2**24:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.degrees import degree, is_printed, printed_microbatch
+from costmodel.measured.rows.words import clauses
 
 OPEN_BATCH = "batch is not printed"
 """The mark of a row that says nowhere how many sequences a step has (`Case.open`)."""
@@ -14,15 +15,16 @@ _USUAL_SEQUENCE, _SHORTEST = 2048, 64  # tokens; fewer are no sequence's
 _USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
 _AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
-    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter|update)"
-    rf"|(?:batch|gbs)\w*(?: size)?\s*(?:of|is|:|=)?\s*(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
+    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*"
+    r"(?:(?:global|optimi[sz]er|training)[\s-]*)?(?:batch|step|iter|update)"
+    rf"|(?:batch|\bg?bs)\w*(?: size)?\s*(?:of|is|:|=)?\s*(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
     rf"|(?:each|per|every) (?:batch|step|iteration)\W+(?:\w+\W+){{0,3}}?{_AMOUNT}"
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
     r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
 )
 _SEQUENCE = re.compile(
-    r"(\d+)k[\s-]*(?:context|seq\w*)\b|(?:context|seq\w*)(?: len\w*)?(?: of)?[\s:=]*(\d+)k\b"
-    r"|(?:context|seq\w*)(?: len\w*)?(?: of)?[\s:=]*(\d[\d,]*)\s*tok"
+    r"(\d+)k[\s-]*(?:context|seq\w*)\b|(?:context|seq\w*)(?: len\w*| window)?(?: of)?[\s:=]*(\d+)k\b"
+    r"|(?:context|seq\w*)(?: len\w*| window)?(?: of)?[\s:=]*(\d[\d,]*)\s*tok"
 )
 _CAPABLE = re.compile(r"\bsupport(?:s|ed|ing)? (?:a |an |up to )*$")  # of the model, not of the row
 _FEWEST_TOKENS, _MOST_TOKENS = 1024, 4e8  # of a batch
@@ -49,7 +51,7 @@ def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tu
 
 def told_sequence(columns: Columns, facts: Mapping[str, float]) -> int | None:
     """Tokens of a sequence as the words say them: `sequence length 4096`, `16k context`."""
-    notes = columns.text("notes").lower()
+    notes = "; ".join(clauses(columns.text("notes")))
     told, found = int(facts.get("sequence", 0)), _SEQUENCE.search(notes)
     if not told and found and not _CAPABLE.search(notes[: found.start()]):
         told = int(found[3].replace(",", "")) if found[3] else 1024 * int(found[1] or found[2])
@@ -60,7 +62,8 @@ def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
     stages, ranks = degree(columns, facts, "pp") or 1, _data_ranks(columns, facts)
     if facts.get("global_batch"):
         return int(facts["global_batch"]), f"batch {int(facts['global_batch'])}, by its words"
-    each = printed_microbatch(columns, facts, stages) or int(facts.get("local_batch", 0))
+    each, whole = printed_microbatch(columns, facts, stages), int(facts.get("local_batch", 0))
+    each = whole if whole and not (each and facts.get("accumulation")) else each  # a rank's batch has its microbatches
     if each and (facts.get("accumulation") or facts.get("local_batch")):
         batch = int(each * facts.get("accumulation", 1.0)) * ranks
         return batch, f"batch {batch}: {each} at a time on {ranks} ranks"

@@ -120,7 +120,8 @@ def _schedule(
 
 def _offload(facts: Mapping[str, float], software: str) -> dict[str, float]:
     """An optimizer in the host's memory; DeepSpeed keeps the gradients beside it (K: ZeRO-Offload). Weights too."""
-    weights = {"offload_weights": 1.0} if facts.get("offloaded_weights") else {}
+    with_weights = facts.get("offloaded_weights") or (software == "fsdp" and facts.get("offloaded_all"))
+    weights = {"offload_weights": 1.0} if with_weights else {}  # K: PyTorch's `CPUOffload` is of both
     if not facts.get("host_optimizer"):
         return weights
     share = min(1.0, facts.get("offload_share", 1.0))
@@ -138,7 +139,7 @@ def _numbers(
         "loss": _loss(facts, software),
         "master_weights": not facts.get("pure_narrow"),
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
-    } | of_update(columns, usual)
+    } | of_update(columns, "bf16" if facts.get("pure_narrow") else usual, bool(facts.get("pure_narrow")))
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:

@@ -10,7 +10,8 @@ from costmodel.measured.rows.words import absent, meanings, named, number, said
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
 _OLD_HARDWARE = ("v100", "a100")
-_OF_SOURCE = ("fused_loss", "chunked_loss", "device_memory", "whole_heads")  # facts that a source's name tells
+_OF_SOURCE = ("fused_loss", "chunked_loss", "device_memory", "allocated_memory", "whole_heads")
+"""Facts that a source's name tells."""
 _OVERLAPS = ("overlap_data", "async_tp", "overlap_pipeline", "overlap_expert")
 
 
@@ -62,7 +63,8 @@ def _general_overlap(text: str, facts: Mapping[str, float]) -> dict[str, float]:
 def _general_offload(facts: Mapping[str, float]) -> dict[str, float]:
     """What goes to the host's memory where it is not named: the optimizer's states (K: ZeRO-Offload)."""
     is_named = "host_optimizer" in facts or facts.get("offloaded_activations") or facts.get("offloaded_weights")
-    return {"host_optimizer": facts["offload_any"]} if "offload_any" in facts and not is_named else {}
+    general = ("host_optimizer", "offloaded_all")
+    return dict.fromkeys(general, facts["offload_any"]) if "offload_any" in facts and not is_named else {}
 
 
 def _numbers(text: str) -> dict[str, float]:

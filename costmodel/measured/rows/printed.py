@@ -4,7 +4,6 @@
 """
 
 import functools
-import math
 import re
 from collections.abc import Mapping
 
@@ -31,6 +30,10 @@ _NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IG
 _BOXES = re.compile(r"(\d+)\s*[x*\u00d7]?\s*(?:dgx|hgx)\b.*", re.IGNORECASE)  # of eight accelerators
 _TIMES_NAME = re.compile(r"(\d+)\s*[x*\u00d7]\s*[a-z].*", re.IGNORECASE)  # 8 x H100
 _BLOCK = re.compile(r"(?:full\W+)?block\W+(\d+)(?:\s*layers?)?\W*", re.IGNORECASE)  # Megatron's `--recompute-method`
+_VERSION = re.compile(r"(?:v|(?:yes|true|on)\W+v?)([1-4])[\d.x]*\W*", re.IGNORECASE)  # v3, yes (2.x)
+_OF_A_RANK = re.compile(
+    r"(\d+)\s*(?:(?:seqs?|sequences?|samples?)\s*)?(?:per|/)\s*(?:gpu|device|rank|chip|core)\b.*", re.I
+)
 _PRODUCT = re.compile(r"(\d+)\s*[x*\u00d7]\s*(\d+)")
 _TIMES_HIDDEN = re.compile(
     r"(\d+(?:\.\d+)?)\s*(?:[x*]\s*(?:h|d|hidden|d_model|hidden_size)?|h|d|hidden|d_model|hidden_size)", re.IGNORECASE
@@ -48,10 +51,15 @@ def plain(row: Mapping[str, str]) -> Mapping[str, str]:
         row = {name: _shortened(name, cell or "") for name, cell in row.items()}
     cells = {name: " ".join((row.get(name) or "").split()) for name in _NUMBERS}
     worded = {name: cell for name, cell in cells.items() if cell and not _is_number(cell)}
+    batch = cells["global_batch_sequences"]
+    worded |= {"global_batch_sequences": batch} if _OF_A_RANK.fullmatch(batch) else {}
     block = _BLOCK.fullmatch((row.get("recompute") or "").strip())
-    if not worded and block is None:
+    version = _VERSION.fullmatch((row.get("flash_attention") or "").strip())
+    if not worded and block is None and version is None:
         return row
     given, words = dict(row), [row.get("notes") or ""]
+    if version:
+        given["flash_attention"] = f"FlashAttention-{version[1]}"
     if block:
         given["recompute"] = "full"
         words.append(f"recompute num layers {block[1]}")
@@ -82,16 +90,26 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     hidden = as_number((row.get("hidden") or "").lower()) if times else None
     if times:
         return f"{float(times[1]) * hidden:g}" if hidden else "", ""
-    product = (_PRODUCT if name == "global_batch_sequences" else _TIMES_NAME).fullmatch(cell)
-    if product and name in ("global_batch_sequences", "gpus_per_node"):
-        return str(math.prod(map(int, product.groups()))), ""
-    if name == "global_batch_sequences" and _TOKENS.search(cell) and not re.search(r"\(.*tok", cell):
-        return "", f"batch of {cell}"
+    if name == "global_batch_sequences" and (of_batch := _batch(cell)):
+        return of_batch
+    if name == "gpus_per_node" and (named := _TIMES_NAME.fullmatch(cell)):
+        return named[1], ""
     found = _AMONG_WORDS.fullmatch(cell)
     if found is None:
         return cell, ""
     rest = _bare(found["rest"])
     return found["number"].strip(), f"context parallel {rest}" if name == "cp" and rest else rest
+
+
+def _batch(cell: str) -> tuple[str, str] | None:
+    """`2 per GPU`, `16 x 8` and tokens; None where it is none of these."""
+    of_rank, product = _OF_A_RANK.fullmatch(cell), _PRODUCT.fullmatch(cell)
+    if of_rank:
+        return "", f"local batch size {of_rank[1]}"
+    if product:
+        return str(int(product[1]) * int(product[2])), ""
+    of_tokens = _TOKENS.search(cell) and not re.search(r"\(.*tok", cell)
+    return ("", f"batch of {cell}") if of_tokens else None
 
 
 def _heads(name: str, cell: str) -> tuple[str, str] | None:
@@ -116,6 +134,9 @@ def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     if found:
         nodes, each = (int(size) for size in found.groups() if size and size.isdigit())
         return str(nodes * each), ""
+    named = _TIMES_NAME.fullmatch(cell)
+    if named and not _OF_OTHERS.search(cell):  # 64x H100
+        return named[1], ""
     each = as_number((row.get("gpus_per_node") or "").lower())
     alone = _NODES_ALONE.fullmatch(cell)
     if alone and each:

@@ -32,6 +32,7 @@ _WITH_UNITS = (
     "measured_mfu",
 )
 _BARE_CHIP = re.compile(r"gpu|accelerator|device|chip|npu|tpu|xpu")  # of which a column may hold the number
+_WHOLE = re.compile(r"system|cluster|machine")  # which name the accelerator where nothing else does
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "vpp", "gbs", "mbs")
 _OF_DEGREES = {"gbs": "global_batch_sequences", "mbs": "micro_batch"}
 
@@ -54,9 +55,11 @@ def meaning(name: str) -> Meaning | None:
     rate = _RATE.fullmatch(words)
     if rate:
         return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
-    several = re.split(r"[\s/,x|-]+", re.sub(r"[()\[\]]", "", name.lower()).strip())
-    if len(several) > 1 and set(several) <= set(_DEGREES):
-        return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
+    bracket = re.search(r"\(([^)]*)\)", name)
+    for listed in (name, bracket[1] if bracket else ""):
+        several = re.split(r"[\s/,x|*-]+", re.sub(r"[()\[\]]", "", listed.lower()).strip())
+        if len(several) > 1 and set(several) <= set(_DEGREES):
+            return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
     of_tokens = re.fullmatch(r"(.*\bbatch\b.*?|gbs)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", f"{words} {unit}".strip())
     if of_tokens and _known(of_tokens[1]) in ("global_batch_sequences", "batch"):
         return Meaning(("batch_tokens",), of_tokens[2] or "")
@@ -78,6 +81,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", "_", name.strip().lower())
 
 
+_MOST_OF_A_NODE = 16  # accelerators; beside a number of nodes more are those of all
 _NUMBERED = ("step", "iteration", "iter")  # which bare names count
 _LOWER = {name.lower(): name for name in COLUMN_WORDS}
 
@@ -91,6 +95,8 @@ def _words(name: str) -> tuple[str, str]:
     words = " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
     words = re.sub(r"^num (?:of|num) ", "num ", words)
     unit = re.sub(r"\s+", " ", bracket[1]) if bracket else ""
+    if unit in ("sequences", "seqs", "samples"):
+        return words, ""
     if unit and table_unit(unit) is None and re.search(r"/|per|tok|sample|seq|flop", unit):
         return f"{words} {' '.join(re.sub(r'[^a-z0-9%]+', ' ', unit.replace('/', ' per ')).split())}".strip(), ""
     behind = re.search(r" (ms|msec|sec|secs|seconds|s|min|minutes|gb|gib|mb|mib|tokens|b|m)$", words)
@@ -110,9 +116,8 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = dict(row)
     notes: list[str] = []
     meanings = understood(tuple(row))
-    for name, target in sorted(
-        meanings.items(), key=lambda each: each[1].columns[0] in _RATES
-    ):  # of what is there then
+    rates_last = sorted(meanings.items(), key=lambda each: each[1].columns[0] in _RATES)  # which need the others
+    for name, target in rates_last:
         cell = (row[name] or "").strip()
         first, *others = target.columns
         if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):
@@ -134,7 +139,8 @@ def understood(header: Sequence[str]) -> Mapping[str, Meaning]:
     found: dict[str, Meaning] = {}
     taken = {name for name in header if name in COLUMN_WORDS}
     bare = [name for name in header if _BARE_CHIP.fullmatch(name.strip().lower())]
-    for name in (*(name for name in header if name not in bare), *bare):
+    whole = [name for name in header if _WHOLE.fullmatch(name.strip().lower())]
+    for name in (*(name for name in header if name not in (*bare, *whole)), *bare, *whole):
         target = Meaning(("gpus",)) if name in bare and "hardware" in taken else meaning(name)
         if target is None or (set(target.columns) & taken and target.columns[0] not in _TO_NOTES):
             continue
@@ -153,7 +159,12 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
 
 
 def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
-    """The cell in its known column and unit. What is there already stays."""
+    """The cell in its known column and unit. What is there already stays; fewer devices than nodes are those of one."""
+    nodes, is_of_nodes, _ = (given.get("gpus") or "").partition(" nodes")
+    if meant == "gpus" and is_of_nodes and printed.isdigit() and int(printed) <= _MOST_OF_A_NODE:
+        meant = meant if nodes.strip() == "1" else "gpus_per_node"
+    elif meant == "gpus" and is_of_nodes:
+        given["gpus"] = ""
     column, cell = _known_cell(given, meant, printed, unit) if printed else (_COLUMN_OF.get(meant, meant), "")
     if cell and not (given.get(column) or "").strip():
         given[column] = cell

@@ -11,7 +11,7 @@ _MEAN = "(?:avg |mean |measured |elapsed )*"
 
 # In lower case, without units, brackets, dashes and underscores. The first that matches whole counts.
 NAMES: tuple[tuple[str, str], ...] = (
-    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:{CHIP}) count|(?:global )?world size|ngpus?"),
+    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?count|(?:global )?world size|ngpus?"),
     ("gpus", rf"{_NUMBER} (?:{CHIP})"),
     ("gpus_per_node", rf"(?:{_CHIPS}) {_PER} (?:{_HOST})|nproc per node|ntasks per node|local world size"),
     ("nodes", rf"(?:{_NUMBER} )?(?:nodes|hosts|servers|machines|instances)|nnodes|node count"),
@@ -21,7 +21,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster"),
     ("interconnect_note", r"interconnect|network|fabric|nics?|inter ?node (?:network|bandwidth|links?)"),
     ("interconnect_note", r"links?"),
-    ("model", r"model(?: (?:name|type|id|name or path))?|base model|arch(?:itecture)?|llm"),
+    ("model", r"(?:base |benchmark )?model(?: (?:name|type|id|name or path))?|arch(?:itecture)?|llm"),
     ("params_B", rf"(?:{_NUMBER} )?param(?:eter)?s|model size|size|(?:{_NUMBER} )?params? ?b|model parameters"),
     ("layers", rf"l|depth|n ?layers?|(?:{_NUMBER} )?(?:hidden |transformer |decoder )?layers"),
     ("hidden", r"h|hidden(?: (?:size|dim|dimension|width))"),

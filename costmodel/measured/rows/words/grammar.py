@@ -199,20 +199,25 @@ _NOT = (
     r"(?:\b(?:no|not|non|without|never|nor|minus|lacks?|lacking|disables?|disabling|excluding|except)\b|^\W*disabled\b)"
 )
 _NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\b|on\b|enabled\b)\w+[\s_/\-]+){0,3}$")
-_INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
+_INSTEAD = re.compile(
+    r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
+)
 _NOT_AFTER = re.compile(
     r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training|capture))?"
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
-    r"|not (?:used|enabled|applied|on|active|in use|set|passed)|(?:left )?for (?:the )?future|planned\b)"
+    r"|diverge\w*|unstable\b|not (?:used|enabled|applied|on|active|in use|set|passed)"
+    r"|(?:left )?for (?:the )?future|planned\b)"
 )
+_NOT_IN_THE_END = re.compile(r"\band (?:is|was|are|were)(?: \w+)? (?:not (?:used|enabled)|off|disabled)\b")
 _OPEN_BEFORE = re.compile(
     r"\b(?:whether|if|maybe|perhaps|possibly|unknown|available|may|can|no (?:mention|word|information|details?)"
     r" (?:of|on|about))\W+(?:\w+\W+){0,2}$"
 )
 _OPEN_AFTER = re.compile(
-    r"\b(?:not|never|nowhere|un)[\s\-]*(?:re)?(?:stated|printed|given|listed|known|specified|mentioned|transcribed|read"
+    r"^\s?\?(?!\W*(?:yes|no)\b)"
+    r"|\b(?:not|never|nowhere|un)[\s\-]*(?:re)?(?:stated|printed|given|listed|known|specified|mentioned|transcribed|read"
     r"|reported|named|disclosed|published|described|shown|found|clear)|\b(?:unclear|available|optional|possible|varied)\b"
     r"|\bassumed from\b|\b(?:settings?|columns?|flags?) (?:from|per|as)\b"
     r"|\bfrom (?:conf|preset)"
@@ -225,7 +230,8 @@ _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$"
 
 def _denied(clause: str, start: int, end: int) -> bool:
     before, within = clause[:start], clause[start:end]
-    found = _NOT_BEFORE.search(before) or _INSTEAD.search(before) or _NOT_AFTER.match(clause[end:])
+    found = _NOT_BEFORE.search(before) or _INSTEAD.search(before)
+    found = found or _NOT_AFTER.match(clause[end:]) or _NOT_IN_THE_END.search(clause[end:])
     return bool(found) or bool(re.search(r"[\s(](?:off|disabled|not|no|without)\s", within))
 
 

@@ -32,6 +32,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor_in_node": (
         "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
         "intra node tp|tensor_parallel*|model_parallel*",
+        "replica|copy per|in each? node|host|server & tp|tensor*",
     ),
     "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
     "first_dense": ("first layer is? dense",),
@@ -51,6 +52,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "optimizer state? is? in|on|to the? grace? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
+        "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero offload*|infinity",
     ),
     "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
@@ -77,8 +79,10 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
-    "device_memory": ("nvidia|rocm|amd smi", "bigscience|big_science"),  # K: BigScience prints what nvidia-smi shows
-    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated"),
+    # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
+    "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
+    # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
+    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "no fp32|float32|32_bit? master*",
@@ -167,13 +171,14 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "model_parallel* size|degree? #",
         "# way tensor|tp|model",
         "mp #",
+        "tensor|model degree|size|axis #",
         f"tp|tensor_parallel*|model_parallel* {_ACROSS}",
     ),
     "pipeline": (
         "pp size|degree? #",
         "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
-        "pipeline|pp parallel*? of? depth #",
+        "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
         f"pp|pipeline_parallel*|pipelined {_ACROSS} stage*|node*|host*|server*|gpu*|device*",
@@ -186,7 +191,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
+    "data": ("dp size|degree? #", "data degree|size|axis #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS}", f"experts distributed|sharded|spread|split|placed? {_ACROSS}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
@@ -217,7 +222,7 @@ SOFTWARE_NAMES = (
     ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
     ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
-    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full* shard*", "fsdp"), ("shard grad op", "fsdp"),
+    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
     ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
@@ -314,7 +319,7 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
     ("te", "flash_3"), ("transformer engine", "flash_3"),
     ("flash|flash_attention|flash_attn", "flash"), ("fused attention", "flash"), ("memory efficient", "flash_2"),
-    ("unfused", "unfused"), ("naive|vanilla|standard|math|core attention|attn", "unfused"),
+    ("unfused", "unfused"), ("naive|vanilla|standard|math|eager|core attention|attn", "unfused"),
     ("fused|scaled|masked scaled? masked? softmax", "unfused"), ("softmax & dropout|kernel", "unfused"),
     ("bmm|baddbmm", "unfused"),
 )  # fmt: skip
@@ -326,14 +331,14 @@ RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
     ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
-    ("recompute*|checkpoint* activations", "selective"),  # K: Megatron's --recompute-activations
+    ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
-    ("recompute*!", "full"),
+    ("recompute*!", "full"), ("checkpoint* activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""

@@ -23,10 +23,16 @@ def spelt(text: str) -> str:
     text = re.sub(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)", r"\1", text)
     text = re.sub(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b", r"\1s", text)
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
+    text = _SEQUENCES.sub(r"\1 sequences", text)
+    text = _THOUSANDS.sub(lambda found: f"{found[1]}{1024 * int(found[2])}", text)
     return _degrees(_CHANGED.sub("", text))
 
 
-_CHANGED = re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)")
+_SEQUENCES = re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b")  # each of so many tokens
+_THOUSANDS = re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)")
+
+
+_CHANGED = re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov|extend)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)")
 """Of a change the row has what it changed to."""
 
 _LETTERS = {"t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
@@ -43,9 +49,10 @@ _BETWEEN = (
 _SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])")
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
-_GLUED = re.compile(r"(?<![\w.])(?:(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
+_GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
 _TURNED = re.compile(r"(?<![\w.])\d+[tpdce]p?(?:\s*[x/,\-]\s*\d+[tpdce]p?)+(?!\w)")
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
+_NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
 
 
 def _degrees(text: str) -> str:
@@ -60,12 +67,15 @@ def _degrees(text: str) -> str:
 
 
 def _of_formulas(text: str) -> str:
+    if "=" not in text:
+        return text
+    text = _NAMED.sub(lambda found: f"{found[1][0]}p=", text)
     letters = {found[1] for found in _FORMULA.finditer(text)}
     return _FORMULA.sub(lambda found: f"{_LETTERS[found[1]]}=", text) if {"t", "p"} <= letters else text
 
 
 def _apart(glued: str) -> str:
-    pairs = re.findall(r"([a-z]+)(\d+)", glued)
+    pairs = re.findall(r"x?([a-z]+)(\d+)", glued)
     return f"; {'; '.join(f'{_LETTERS.get(name, name)} {size}' for name, size in pairs)}; "
 
 

@@ -1,0 +1,34 @@
+"""What is prepared for formulas: of the same objects once, of other ones anew."""
+
+import dataclasses
+
+from costmodel import Plan, prepare
+from costmodel.pytree import by_identity
+from tests.support.builders import cluster, small_decoder
+
+
+def test_what_is_made_of_the_same_objects_is_made_once():
+    made = []
+
+    @by_identity(2)
+    def pair(first, second):
+        made.append((first, second))
+        return [first, second]
+
+    one, equal, other = [1.0], [1.0], [2.0]
+    assert pair(one, other) is pair(one, other)
+    assert pair(equal, other) is not pair(one, other)
+    assert len(made) == 2
+    assert pair(other, one) == [[2.0], [1.0]]  # the third: all are forgotten
+    assert pair(one, other) == [[1.0], [2.0]]
+    assert len(made) == 4
+
+
+def test_other_software_and_pieces_are_prepared_anew():
+    workload, machine, plan = small_decoder(), cluster(8), Plan(data=8)
+    slower = dataclasses.replace(machine.stack, step_s=1.5)
+    assert prepare(workload, machine, plan)[0] is prepare(workload, machine, plan)[0]
+    assert prepare(workload, machine, plan)[1].stack.step_s != 1.5
+    assert prepare(workload, machine, plan, slower)[1].stack.step_s == 1.5
+    pieces = dataclasses.replace(plan, pieces=2, recompute="full")
+    assert prepare(workload, machine, pieces)[0] != prepare(workload, machine, plan)[0]
