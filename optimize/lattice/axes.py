@@ -105,9 +105,9 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
     the cluster's.
     """
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
-    copy_bytes = d.cluster.stack.habits.precision_row(
-        fixed.get("precision", "bf16")
-    ).copy_bytes  # which ZeRO 3 does not keep
+    precision = d.cluster.stack.habits.precision_row(fixed.get("precision", "bf16"))
+    cast = max(precision.copy_bytes, precision.weight_cast_bytes, precision.shared_master) > 0  # not under ZeRO 3
+    shared = any(schedule.ways > 1 and wanted(fixed, "schedule", name) for name, schedule in SCHEDULES.items())
 
     known, given = rows if isinstance(rows, Remembered) else Remembered(rows), fixed.get("data_shard")
     known.setdefault("accelerators", np.full(len(rows["data"]), int(d.cluster.accelerators)))
@@ -117,8 +117,9 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         chosen, ranks = np.isin(zero[0], stages), key["data"] * key["context"]
         zero, shard, legal = zero[:, chosen], shard[:, chosen], legal[:, chosen]
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
-        idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
-        return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
+        idle = (zero > 0) & ((zero < 3) | (not cast))
+        alone = ~((key["accelerators"] > key["tensor"]) & shared)  # two ways through a pipeline are two copies
+        return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle & alone)
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
         row = _rows_of(options.ZERO_STAGES, entries["zero_stage"], dtype)

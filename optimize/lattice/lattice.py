@@ -7,7 +7,8 @@ stored but the rows and the axes, and processes may each take a range of numbers
 
 What is left out because something that stays is never worse in time nor in memory (tests/formulas/test_dominance.py):
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
-- ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
+- ZeRO 1 to 3 on one rank (3: unless the precision casts or copies weights; all: unless a schedule goes both ways and
+  keeps two copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
 And what `LEFT_OUT` says, for the sake of size; of a design also all that `lattice(every_shard=False)` leaves out.
 """

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from costmodel.evaluators.evaluate import evaluate
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
@@ -172,6 +173,18 @@ def test_masks_have_the_verdict_of_violations(workload, model, machine):
         assert legal(plan, model, machine) is (not broken), (plan, broken)
         sound += not broken
     assert 20 < sound < 1800
+
+
+@pytest.mark.parametrize(("name", "schedule"), [("tpu-v4", "one_f_one_b"), ("a100-40gb", "dualpipe")])
+def test_weights_are_shared_on_one_data_rank_where_that_is_faster(name, schedule):
+    """ZeRO 3 keeps no second copy of 32-bit weights (XLA); a schedule that goes both ways keeps two of the layers."""
+    fixed = {"data": 1, "context": 1, "pipeline": 2, "schedule": schedule, "recompute": "none", "microbatch": 1}
+    machine, model = load_cluster(name, accelerators=4), small_decoder(batch=12)
+    whole = lattice(model, machine, fixed)
+    plans = [whole.plan(i) for i in range(len(whole))]
+    other = [dataclasses.replace(plan, zero_stage=stage) for plan in plans for stage in range(4)]
+    least = min(evaluate(model, machine, plan).step_s for plan in plans)
+    assert least == min(evaluate(model, machine, plan).step_s for plan in other if not violations(plan, model, machine))
 
 
 def test_the_lattice_asks_every_rule(monkeypatch):

@@ -132,6 +132,8 @@ def _overlaps(degrees: Mapping[str, Any]) -> dict[str, bool]:
 
 def _left_out(plan: Plan, fixed: Mapping[str, Any]) -> bool:
     undivided = plan.data * plan.context == 1 and plan.zero_stage > 0 and "zero_stage" not in fixed
+    if plan.pipeline > 1 and SCHEDULES[fixed.get("schedule", "dualpipe")].ways > 1:
+        undivided = False  # some plan of these degrees keeps two copies of the layers, and ZeRO divides them
     alike = plan.context == 1 and plan.context_kind == "all_to_all" and "context_kind" not in fixed
     plain = plan.pipeline == 1 and plan.schedule != "one_f_one_b" and "schedule" not in fixed
     return undivided or alike or plain
