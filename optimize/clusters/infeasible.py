@@ -14,10 +14,12 @@ from optimize.clusters.counts import rows_of
 from optimize.clusters.progress import Cell
 from optimize.clusters.screening import bytes_of
 from optimize.hardware import bytes_of_rows
+from optimize.lattice import Families, cheapest, least_bytes
 from optimize.question import Limits, Problem
 
 LIMITS = ("budget_usd", "power_w", "accelerators")
 MOST = 16_384  # accelerators up to which a way out is looked for
+ROWS = 64  # of degrees that are evaluated together
 LOOKED_AT = 8  # counts for each limit, those that may need least of it first
 
 
@@ -26,15 +28,15 @@ def why_infeasible(problem: Problem, finished: bool = False) -> str:
 
     `finished`: everything was looked at. Otherwise, where no limit alone is in the way, only time was up.
     """
-    least = least_needed(problem)
+    least, surely = least_needed(problem)
     name = problem.job.workload.name
-    if least is None:
+    if not least and (finished or min(surely.values()) == math.inf):
         most_gib = problem.most_hbm_bytes / 2**30
         return f"{name} does not fit: no plan on up to {MOST:,} accelerators needs less than {most_gib:.0f} GiB each"
     said = []
     for limit, need in least.items():
         have = getattr(problem.limits, limit)
-        if have is not None and need > have:
+        if have is not None and need > have and (finished or surely[limit] > have):
             said.append(
                 f"`{limit}` is {_number(have)}, the least that any cluster for {name} needs is {_number(need)}"
                 f" ({need / have:.3g} times); {_flag(limit, need)} makes it feasible"
@@ -48,13 +50,16 @@ def why_infeasible(problem: Problem, finished: bool = False) -> str:
 
 def in_the_way(problem: Problem) -> bool:
     """Whether one limit alone rules out every cluster, or memory does."""
-    least = least_needed(problem)
-    limits = {name: getattr(problem.limits, name) for name in least or ()}
-    return least is None or any(have is not None and least[name] > have for name, have in limits.items())
+    _, surely = least_needed(problem)
+    limits = {name: getattr(problem.limits, name) for name in surely}
+    return min(surely.values()) == math.inf or any(
+        have is not None and surely[name] > have for name, have in limits.items()
+    )
 
 
-def least_needed(problem: Problem) -> dict[str, float] | None:
-    """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all.
+def least_needed(problem: Problem) -> tuple[dict[str, float], dict[str, float]]:
+    """The least of each limit alone at which some plan is known that can be built with the least rates, nothing where
+    memory forbids all that were looked at; and what any plan needs at least: infinite where memory forbids all.
 
     Rows of degrees tell which counts may need least; these are looked at one after another.
     """
@@ -63,28 +68,35 @@ def least_needed(problem: Problem) -> dict[str, float] | None:
     need, count = bytes_of_rows(free, rows), rows["accelerators"]
     fits = need <= free.most_hbm_bytes
     counts, which = np.unique(count[fits], return_inverse=True)
-    least_bytes = np.full(len(counts), np.inf)
-    np.minimum.at(least_bytes, which, need[fits])
-    least: dict[str, float] = {}
+    held = np.full(len(counts), np.inf)
+    np.minimum.at(held, which, need[fits])
+    least, beyond = dict[str, float](), dict[str, float](dict.fromkeys(LIMITS, math.inf))
     exactly = functools.cache(lambda place: _least_bytes(Cell(free, int(counts[place]))))
-    for name, column in _needs(free, counts.astype(float), least_bytes).items():
-        for place in np.argsort(column, kind="stable")[:LOOKED_AT].tolist():
+    for name, column in _needs(free, counts.astype(float), held).items():
+        order = np.argsort(column, kind="stable").tolist()
+        for place in order[:LOOKED_AT]:
             if column[place] < least.get(name, math.inf) and exactly(place) <= free.most_hbm_bytes:
                 own = _needs(free, float(counts[place]), exactly(place))
                 least = {other: min(float(value), least.get(other, math.inf)) for other, value in own.items()}
-    return least or None
+        beyond[name] = min((float(column[place]) for place in order[LOOKED_AT:]), default=math.inf)
+    return least, {name: min(bound, least.get(name, math.inf)) for name, bound in beyond.items()}
 
 
 def _least_bytes(cell: Cell) -> float:
-    """The least memory of all plans of a cell."""
-    families, problem = families_of(cell), cell.problem
-    if not len(families):
-        return math.inf
-    first = families.first(0, len(families))
-    first = first[:: max(1, len(first) // 4096)]
-    points = families.points(first, np.float64)
-    each = [dataclasses.replace(points, recompute=row) for row in RECOMPUTES.values()]
-    return min(float(bytes_of(problem.job.floats, problem.machine, at, len(first)).min()) for at in each)
+    """The least memory of all plans of a cell: rows of degrees in the order of what they need at least."""
+    whole, problem, best = families_of(cell).lattice, cell.problem, math.inf
+    point = cheapest(whole.points_of_rows(np.arange(len(whole.ends)), np.float64), 1.0, 1.0)
+    bounds = np.broadcast_to(least_bytes(problem.job.floats, problem.machine.stack, point), len(whole.ends))
+    order = np.argsort(bounds, kind="stable")
+    for start in range(0, len(order), ROWS):
+        if bounds[order[start]] >= best:
+            break
+        families = Families(whole.with_rows(np.sort(order[start : start + ROWS])))
+        points = families.points(families.first(0, len(families)), np.float64)
+        each = [dataclasses.replace(points, recompute=row) for row in RECOMPUTES.values()]
+        needs = (bytes_of(problem.job.floats, problem.machine, at, len(families)).min() for at in each)
+        best = min(best, *map(float, needs))
+    return best
 
 
 def _needs(problem: Problem, count: Any, hbm_bytes: Any) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
         return CommandError(status, told if looked else f"{told}; {_unfinished(parts)}")
     if (searched and looked) or in_the_way(problem):
         return CommandError(Status.infeasible, why_infeasible(problem, searched))
-    return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+    told = why_infeasible(problem)
+    return CommandError(Status.out_of_time, told if looked else f"{told}; {_unfinished(parts)}")
 
 
 def _too_low(problem: Problem) -> str:
