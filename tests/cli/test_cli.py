@@ -323,7 +323,7 @@ def test_messages_that_name_what_was_meant(capsys, tmp_path):
     (tmp_path / "job.toml").write_text('model = "llama3-8b"\ncluster = "h100"\ntensor = 2\n')
     told = refusal(capsys, "plan", "--config", tmp_path / "job.toml")
     assert '`tensor` is a field of a plan; expected it in `fix`, as in fix = "tensor=..."' in told
-    (tmp_path / "rows.csv").write_text("gpu,count\nh100,8\n")
+    (tmp_path / "rows.csv").write_text("machine,howmany\nh100,8\n")
     assert "`equipoise predict --columns` lists them" in refusal(
         capsys, "predict", tmp_path / "rows.csv", "--out", "x.csv"
     )

@@ -21,11 +21,15 @@ ONE_SOURCE = {
         + [("ATTENTIONS", f"fa|flash|flash_attention|flash_attn v? {version}") for version in (1, 2, 3, 4)]
         + [("ATTENTIONS", name) for name in ("splash|pallas", "triton", "flex attention|attn", "xformers")]
         + [("ATTENTIONS", "transformer engine"), ("chunked_loss", "liger*"), ("overlap_expert", "dual pipe*")]
-        + [("SCHEDULES", name) for name in ("zb v", "v half|min|shape*|schedule", "zb|zbb|zbpp|zb_pp", "zero bubble")],
+        + [
+            ("SCHEDULES", name)
+            for name in ("dual pipe*", "zb v", "v half|min|shape*|schedule", "zb|zbb|zbpp|zb_pp", "zero bubble")
+        ],
         _NAME,
     ),
     **dict.fromkeys(
         [("overlap_data", f"{_DATA} & overlap*"), ("async_tp", "tp|tensor|tensor_parallel* & overlap*")]
+        + [("allocated_memory", "memory|mem|peak & allocated")]
         + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
         + [("selective_layers", f"selective layer* {_RECOMPUTE}")]

@@ -79,7 +79,8 @@ def reading(row: Row) -> Any:
 
 def _of_case(found: Case) -> Any:
     cluster = found.cluster
-    own = (found.stack, found.plan, found.open, found.facts.get("device_memory"), found.facts.get("fast_dispatcher"))
+    logged = tuple(found.facts.get(name) for name in ("device_memory", "allocated_memory", "fast_dispatcher"))
+    own = (found.stack, found.plan, found.open, *logged)
     return own, found.workload, dataclasses.replace(cluster, prices=None), found.facts.get("host_optimizer")
 
 

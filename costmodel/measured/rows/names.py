@@ -97,6 +97,7 @@ def rough_sizes(known: Mapping[str, str]) -> tuple[float, float]:
     return parameters(float(known.get("experts") or 1)), parameters(float(known.get("topk") or 1))
 
 
+@functools.lru_cache(maxsize=4096)
 def normal_name(model: str) -> str:
     """The name of a model without blanks, dashes, owners, dates and trimmings, in one of its spellings."""
     return "".join(_words(model))

@@ -15,25 +15,33 @@ def numbered(text: str) -> str:
     return _ONE.sub("1", _NUMBER_WORDS.sub(lambda found: _NUMBERS[found[0]], text))
 
 
+def _in_full(thousands: re.Match[str]) -> str:
+    return f"{thousands[1]}{1024 * int(thousands[2])}"
+
+
 def spelt(text: str) -> str:
     """The text in lower case, camel case parted, without quotes, in one spelling of blanks, dashes and negations."""
     text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").lower()
     text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = numbered(in_english(text))
-    text = re.sub(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)", r"\1", text)
-    text = re.sub(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b", r"\1s", text)
-    text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
-    text = _SEQUENCES.sub(r"\1 sequences", text)
-    text = _THOUSANDS.sub(lambda found: f"{found[1]}{1024 * int(found[2])}", text)
-    return _degrees(_CHANGED.sub("", text))
+    for sign, expression, plain in _RESPELT:
+        if sign in text:
+            text = expression.sub(plain, text)
+    text = " ".join(text.split()) if text.isascii() else _BLANKS.sub(lambda m: " " if m[0].isspace() else "-", text)
+    return _degrees(text)
 
 
-_SEQUENCES = re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b")  # each of so many tokens
-_THOUSANDS = re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)")
-
-
-_CHANGED = re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov|extend)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)")
-"""Of a change the row has what it changed to."""
+_BLANKS = re.compile(r"[\s\u2010-\u2014]+")
+_RESPELT = (
+    (".", re.compile(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)"), r"\1"),
+    ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
+    ("w/o", re.compile(r"\bw/o\b"), "without"),
+    ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
+    ("k", re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)"), _in_full),
+    # of a change the row has what it changed to
+    ("from", re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov|extend)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)"), ""),
+)  # fmt: skip
+"""What is spelt in another way: a sign of it, and how."""
 
 _LETTERS = {"t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
 _NAME = (
