@@ -4,6 +4,7 @@
 """
 
 import functools
+import math
 import re
 from collections.abc import Mapping
 
@@ -27,7 +28,8 @@ _OF_NODES = re.compile(
     re.IGNORECASE,
 )
 _NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IGNORECASE)
-_BOXES = re.compile(r"(\d+)\s*[x*\u00d7]?\s*(?:dgx|hgx)\b.*", re.IGNORECASE)  # of eight accelerators
+_BOXES = re.compile(r"(\d+)\s*[x*\u00d7]?\s*(?:dgx|hgx)\b\s*(2\b|spark|station|gb)?.*", re.IGNORECASE)
+_OF_A_BOX = {None: 8, "2": 16, "spark": 1}  # accelerators; of others nobody knows
 _TIMES_NAME = re.compile(r"(\d+)\s*[x*\u00d7]\s*[a-z].*", re.IGNORECASE)  # 8 x H100
 _BLOCK = re.compile(r"(?:full\W+)?block\W+(\d+)(?:\s*layers?)?\W*", re.IGNORECASE)  # Megatron's `--recompute-method`
 _VERSION = re.compile(r"(?:v|(?:yes|true|on)\W+v?)([1-4])[\d.x]*\W*", re.IGNORECASE)  # v3, yes (2.x)
@@ -90,24 +92,29 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     hidden = as_number((row.get("hidden") or "").lower()) if times else None
     if times:
         return f"{float(times[1]) * hidden:g}" if hidden else "", ""
-    if name == "global_batch_sequences" and (of_batch := _batch(cell)):
+    if name == "global_batch_sequences" and (
+        of_batch := _batch(cell, as_number((row.get("seq") or "").lower(), binary=True))
+    ):
         return of_batch
     if name == "gpus_per_node" and (named := _TIMES_NAME.fullmatch(cell)):
         return named[1], ""
     found = _AMONG_WORDS.fullmatch(cell)
-    if found is None:
+    if found is None or (name == "seq" and _is_of_each(found)):
         return cell, ""
     rest = _bare(found["rest"])
     return found["number"].strip(), f"context parallel {rest}" if name == "cp" and rest else rest
 
 
-def _batch(cell: str) -> tuple[str, str] | None:
-    """`2 per GPU`, `16 x 8` and tokens; None where it is none of these."""
+def _batch(cell: str, sequence: float | None) -> tuple[str, str] | None:
+    """`2 per GPU`, `16 x 8`, `512 x 2048` beside sequences of 2,048, and tokens; None where it is none of these."""
     of_rank, product = _OF_A_RANK.fullmatch(cell), _PRODUCT.fullmatch(cell)
     if of_rank:
         return "", f"local batch size {of_rank[1]}"
     if product:
-        return str(int(product[1]) * int(product[2])), ""
+        sizes = [int(size) for size in product.groups()]
+        if sequence in sizes:
+            sizes.remove(int(sequence))
+        return str(math.prod(sizes)), ""
     of_tokens = _TOKENS.search(cell) and not re.search(r"\(.*tok", cell)
     return ("", f"batch of {cell}") if of_tokens else None
 
@@ -126,7 +133,8 @@ def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     cell = numbered(cell.lower())
     boxes = _BOXES.fullmatch(cell)
     if boxes:
-        return str(8 * int(boxes[1])), ""
+        each = _OF_A_BOX.get(boxes[2])
+        return (str(each * int(boxes[1])), "") if each else (cell, "")
     told = re.search(r"(\d+)\s*(?:gpus|accelerators|chips)\b", cell)
     if told and _NODES_ALONE.match(cell) and not _OF_NODES.fullmatch(cell):  # 4 nodes (32 GPUs)
         return told[1], ""
@@ -142,7 +150,14 @@ def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     if alone and each:
         return f"{int(alone[1]) * each:g}", ""
     among = _AMONG_WORDS.fullmatch(cell)
-    return (among["number"].strip(), _bare(among["rest"])) if among and not alone else (cell, "")
+    if among is None or alone or _is_of_each(among):
+        return cell, ""
+    return among["number"].strip(), _bare(among["rest"])
+
+
+def _is_of_each(found: re.Match[str]) -> bool:
+    """Whether a number among words is that of a part: `8/node`, `8192/gpu`."""
+    return (found["rest"] or "").lstrip().startswith("/")
 
 
 def _bare(rest: str | None) -> str:

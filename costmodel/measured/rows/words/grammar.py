@@ -79,8 +79,10 @@ _OF_OTHERS = re.compile(
     r"|\b(?:baseline|reference|previous|earlier|older)\b.*(?:\b(?:slower|faster|worse|better|took|takes|oom\w*)\b|\d\s?%)"
 )
 """Clauses that tell of other runs than the row's."""
+_QUANTITY = r"\s(?:usual|expected|needed|[~\d.,]+\s?(?:%|[kmgt]i?b\b|t?flop|tok|s\b|ms\b|sec|min|hours?\b|days?\b))"
 _COMPARED = re.compile(
-    r"\b(?:compar(?:ed|ing|ison) (?:to|with)|relative to|versus|vs|against|rather than|in place of|(?<!other )than"
+    r"\b(?:compar(?:ed|ing|ison) (?:to|with)|relative to|versus|vs|against|rather than|in place of"
+    rf"|(?<!other )than(?!{_QUANTITY})"
     r"|unlike|as opposed to)\b.*?(?:$|(?=\b(?:thanks|by|due|because|owing|via)\b))"
     r"|\b(?:speed-?ups?|faster|gains?|\d\s?%)(?:\s(?:of\s)?[\d.]+\s?[x%]?)?\sover\b.*?(?:$|(?=\b(?:thanks|by|due)\b))"
 )
@@ -132,7 +134,7 @@ def absent(text: str, phrases: tuple[str, ...]) -> bool:
 
 _NOTHING_MORE = re.compile(r"\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)")
 _OF_ANOTHER = re.compile(
-    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl)[\s\-]*$"
+    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`

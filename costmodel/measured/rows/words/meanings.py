@@ -104,6 +104,7 @@ _RECOMPUTED = "recomput*|checkpointing|checkpoint|ckpt|remat*"
 _BATCH_OF = "per|a|each gpu|device|chip|rank|dp"
 
 _ACROSS = "across|over|within|among|on|spans|spanning the|all? #"
+_DEVICES = "gpu*|device*|rank*|chip*|accelerator*|card*|core*"  # nodes hold several
 
 NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offload_layers": (
@@ -171,8 +172,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "model_parallel* size|degree? #",
         "# way tensor|tp|model",
         "mp #",
-        "tensor|model degree|size|axis #",
-        f"tp|tensor_parallel*|model_parallel* {_ACROSS}",
+        "tensor|model degree|axis #",
+        f"tp|tensor_parallel*|model_parallel* {_ACROSS} {_DEVICES}",
     ),
     "pipeline": (
         "pp size|degree? #",
@@ -191,9 +192,10 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp size|degree? #", "data degree|size|axis #", "data parallel* size|degree? #", "# way data|dp"),
+    "data": ("dp size|degree? #", "data degree|axis #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
-        f"ep|expert_parallel* {_ACROSS}", f"experts distributed|sharded|spread|split|placed? {_ACROSS}"),
+        f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
+        f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
     "offload_share": ("offload* frac*|ratio|share #",),
     "global_batch": ("# gbs","global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
@@ -264,8 +266,8 @@ PRECISIONS = (
 """Formats of numbers by name; `16` is the 16-bit format that the accelerator has."""
 
 OPTIMIZERS = (
-    ("8_bit|8bit|int8 adam*|optimi*", "adam_8bit"),
-    ("adam*|optimi* 8_bit|8bit", "adam_8bit"),
+    ("8_bit|8bit|int8 adam*|optimizer*|optimiser*|optim", "adam_8bit"),
+    ("adam*|optimizer*|optimiser*|optim 8_bit|8bit", "adam_8bit"),
     ("muon", "muon"),
     ("adafactor|ada_factor", "adafactor"),
     ("sgd|lion", "sgd"),  # one state each

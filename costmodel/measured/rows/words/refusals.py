@@ -24,10 +24,12 @@ _FROM_THEN_ON = re.compile(
 )
 """Words behind which a sentence tells of something else than the training: what stands before them counts."""
 _TRAINS = re.compile(
-    r"\b(?:(?:pre-?)?train(?:s|ed|ing)?\b|backward|optimi[sz]er|gradient|fine-?tun|fsdp|zero-?\d|global batch)",
+    r"(?<!\bno )(?<!\bnot )(?<!\bwithout )\b(?:(?:pre-?)?train(?:s|ing)\b|(?:pre-?|fine-?)?(?:trained|tuned)\b"
+    r"(?!\s+(?:\S+\s+)?(?:models?|weights|checkpoints?|networks?|llms?)\b)|fine-?tun(?:e|es|ing)\b"
+    r"|backward|optimi[sz]er(?!\s(?:is )?not)|gradient|fsdp|zero-?\d|global batch)",
     re.IGNORECASE,
 )
-"""Words of training, beside which what is said of inference is said in passing."""
+"""Words of training, beside which what is said of inference is said in passing; what is trained already is none."""
 
 
 def _reason(text: str, table: Table) -> str | None:

@@ -21,7 +21,7 @@ def _in_full(thousands: re.Match[str]) -> str:
 
 def spelt(text: str) -> str:
     """The text in lower case, camel case parted, without quotes, in one spelling of blanks, dashes and negations."""
-    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").lower()
+    text = _RATE.sub("Gb/s", re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text)).replace("\u00d7", "x").lower()
     text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = numbered(in_english(text))
     for sign, expression, plain in _RESPELT:
@@ -31,6 +31,9 @@ def spelt(text: str) -> str:
     return _degrees(text)
 
 
+_RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
+    r"(?<=\d)\s?(?:G[Bb]s\b|gbs\b(?=\s(?:infiniband|ib|ethernet|roce|efa|nics?|hcas?|ports?|links?|network|nvlink|per)\b))"
+)
 _BLANKS = re.compile(r"[\s\u2010-\u2014]+")
 _RESPELT = (
     (".", re.compile(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)"), r"\1"),
@@ -66,7 +69,7 @@ _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?
 def _degrees(text: str) -> str:
     """Each degree beside its name: `TP/PP/DP = 8/4/2`, `8x4x2 (TP x PP x DP)`, `t8p4d2`, a paper's `t = 8, p = 4`."""
     text = _GLUED.sub(lambda found: _apart(found[0]), text)
-    text = _TURNED.sub(lambda found: _apart(re.sub(r"(\d+)([a-z]+)", r"\2\1", found[0])), text)
+    text = _TURNED.sub(_turned, text)
     if not _SEVERAL.search(text):
         return _of_formulas(text)
     text = _LIST.sub(lambda found: _paired(found[0], found[1], found[2]), text)
@@ -84,7 +87,15 @@ def _of_formulas(text: str) -> str:
 
 def _apart(glued: str) -> str:
     pairs = re.findall(r"x?([a-z]+)(\d+)", glued)
+    if len({name for name, _ in pairs}) < len(pairs):  # 2D/3D parallelism, 1T-2T tokens
+        return glued
     return f"; {'; '.join(f'{_LETTERS.get(name, name)} {size}' for name, size in pairs)}; "
+
+
+def _turned(found: re.Match[str]) -> str:
+    turned = re.sub(r"(\d+)([a-z]+)", r"\2\1", found[0])
+    apart = _apart(turned)
+    return found[0] if apart == turned else apart
 
 
 def _short(name: str) -> str:

@@ -1,0 +1,80 @@
+"""Ordinary notes and cells that new patterns once took for something else."""
+
+import pytest
+
+from costmodel.measured.rows import Unreadable, case
+from costmodel.measured.rows.notes import facts_of
+from tests.support.row_by_hand import ROW, read
+
+OPEN = ROW | dict.fromkeys(("tp", "cp", "pp", "dp", "vpp", "zero_stage_or_fsdp", "recompute", "micro_batch"), "")
+OPEN |= {"hardware": "H100-80GB-SXM", "source": "somebody", "precision": "", "gpus": "64"}
+
+
+@pytest.mark.parametrize(
+    "notes",
+    ["InfiniBand 400 Gbs", "8 x 400 Gbs NICs", "400 GBs", "400 gbs infiniband", "model size 70 billion"]
+    + ["model size 7 B"]
+    + ["tensor size 4096", "data size 100 GB", "TP across 2 nodes", "model parallel across 2 nodes"]
+    + ["experts distributed over 8 nodes", "2D/3D parallelism", "trained on 1T-2T tokens", "ZeRO 3 stage with 1F1B"],
+)  # fmt: skip
+def test_rates_sizes_and_nodes_are_no_degrees_and_no_batches(notes):
+    numbers = {"global_batch", "batch", "local_batch", "tensor", "data", "expert", "pipeline"}
+    assert not numbers & set(facts_of(OPEN | {"notes": notes})), notes
+
+
+@pytest.mark.parametrize(
+    ("notes", "name", "size"),
+    [("512 GBS", "global_batch", 512), ("512 gbs", "global_batch", 512), ("TP across 8 GPUs", "tensor", 8)]
+    + [("experts spread over 8 ranks", "expert", 8), ("2p-4t", "tensor", 4)]
+    + [("larger than usual batch of 512", "batch", 512)]
+    + [("more than 60% MFU with TP 8", "tensor", 8), ("in less than 3 days with TP 8", "tensor", 8)],
+)  # fmt: skip
+def test_what_stands_beside_them_is(notes, name, size):
+    assert facts_of(OPEN | {"notes": notes}).get(name) == size
+
+
+@pytest.mark.parametrize("notes", ["int8 optimized kernels", "optimizations: 8-bit communication", "8-bit matmuls"])
+def test_optimized_products_are_no_optimizer(notes):
+    assert read(**OPEN | {"notes": notes}).plan.optimizer == "adam"
+
+
+def test_a_quantity_behind_than_is_no_other_run():
+    assert read(**OPEN | {"notes": "less than 80 GB of memory with full recompute"}).plan.recompute == "full"
+
+
+@pytest.mark.parametrize(
+    "notes",
+    ["decode throughput of the pretrained model", "forward pass only timing, no backward"]
+    + ["MLPerf inference, tuned weights"]
+    + ["inference throughput of the trained checkpoint", "inference throughput, no training", "vLLM; without training"]
+    + ["prefill latency; optimizer not run", "inference latency of a fine-tuned 7B model"],
+)  # fmt: skip
+def test_models_that_were_trained_before_are_not_trained(notes):
+    found = case(OPEN | {"notes": notes})
+    assert isinstance(found, Unreadable), notes
+    assert "nothing is trained" in found.reason
+
+
+@pytest.mark.parametrize(
+    "notes", ["trained on 64 GPUs, vLLM serves it", "pretraining; inference throughput is elsewhere"]
+)
+def test_models_that_are_trained_and_served_are(notes):
+    assert not isinstance(case(OPEN | {"notes": notes}), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("cells", "batch"),
+    [({"global_batch_sequences": "512 x 2048", "seq": "2048"}, 512), ({"global_batch_sequences": "16 x 8"}, 128)],
+)
+def test_a_product_with_the_sequence_is_of_tokens(cells, batch):
+    assert read(**OPEN | cells).workload.batch == batch
+
+
+@pytest.mark.parametrize(("name", "cell"), [("gpus", "8/node"), ("seq", "8192/gpu"), ("gpus", "2x DGX Station")])
+def test_a_size_of_a_part_is_not_that_of_all(name, cell):
+    assert name in case(OPEN | {name: cell}).reason
+
+
+@pytest.mark.parametrize(("cell", "accelerators"), [("2 DGX Spark", 2), ("2x DGX-2", 32), ("4x DGX A100", 32)])
+def test_boxes_hold_what_theirs_hold(cell, accelerators):
+    assert read(**OPEN | {"gpus": cell}).cluster.accelerators == accelerators
