@@ -113,12 +113,13 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
     known.setdefault("accelerators", np.full(len(rows["data"]), int(d.cluster.accelerators)))
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        zero, shard, legal = known.once(("shards", every, given), lambda: _all_shards(d, keeps, key, given, every))
+        asked = "shards", every, given, shared
+        zero, shard, legal = known.once(asked, lambda: _all_shards(d, keeps, key, given, every))
         chosen, ranks = np.isin(zero[0], stages), key["data"] * key["context"]
         zero, shard, legal = zero[:, chosen], shard[:, chosen], legal[:, chosen]
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (not cast))
-        alone = ~((key["accelerators"] > key["tensor"]) & shared)  # two ways through a pipeline are two copies
+        alone = key["pipeline"] == 1 if shared else True  # two ways through a pipeline are two copies
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle & alone)
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
 
     keys = ("domain", "tensor", "context", "data", "expert", "expert_tensor", "accelerators")
-    return axis(known, keys, make, embedded)
+    return axis(known, (*keys, "pipeline") if shared else keys, make, embedded)
 
 
 def _all_shards(
