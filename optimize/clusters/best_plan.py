@@ -3,6 +3,7 @@ plans of the best, in NumPy."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,20 @@ _ROUNDING = 1e-9
 Worth = tuple[float, float, Loads]
 """What a second of a step is worth on hardware that is given, and one at the usual power."""
 SECONDS: Worth = (1.0, 0.0, None)
+
+
+def least_worth(worth: Worth, products_s: float = 1.0, step_s: Any = None) -> Any:
+    """What steps are worth at least whose products alone take so long, and they themselves too (default: no longer)."""
+    (second, drawn, loads), step_s = worth, products_s if step_s is None else step_s
+    if loads is None or not drawn:  # rows without a plan take for ever, of which no share is nothing
+        return second * step_s
+    idle, compute = loads[:2]
+    return second * step_s + drawn * (idle * step_s + compute * products_s)
+
+
+def worth_of(worth: Worth, seconds: tuple[float, float]) -> float:
+    """What seconds are worth, and those of them at the usual power."""
+    return worth[0] * seconds[0] + worth[1] * seconds[1]
 
 
 def _log_worth(worth: Worth, at: Tangents) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 from costmodel import as_floats, evaluate
 from costmodel.inputs import Cluster, Plan
 from costmodel.measured import with_margin
-from optimize.clusters.best_plan import SECONDS, Worth, best_plan
+from optimize.clusters.best_plan import SECONDS, Worth, best_plan, least_worth, worth_of
 from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
 from optimize.plans import row_bounds_s
@@ -196,12 +196,12 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
         part, bought = sized(cluster, count), count * size / domain
         least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs], part)
         carbon = _carbon(parts, part, domain)
-        if carbon is not None and least_s * _least_worth(carbon) > 1.0:
+        if carbon is not None and least_s * least_worth(carbon) > 1.0:
             continue
         if bought > most or _misses(parts, quantities(part, domain, least_s, parts.limits.rent)):
             continue
         worth = _worth(parts, part, domain)
-        log_bound = math.log(least_s * _least_worth(worth))
+        log_bound = math.log(least_s * least_worth(worth))
         kept.append(Candidate(cluster=part, domain=domain, bought=bought, worth=worth, log_bound=log_bound))
     return kept
 
@@ -213,12 +213,12 @@ def _worth(parts: PartsProgress, cluster: Cluster, domain: int) -> Worth:
     return _priced_worth(parts, parts.objective, cluster, domain)
 
 
-def _carbon(parts: PartsProgress, cluster: Cluster, domain: int, scale: float = 1.0) -> Worth | None:
-    """The same of CO2, over what is allowed; None where all is. `scale`: of the seconds."""
+def _carbon(parts: PartsProgress, cluster: Cluster, domain: int) -> Worth | None:
+    """The same of CO2, over what is allowed; None where all is."""
     if parts.limits.carbon_g is None:
         return None
     second, drawn, loads = _priced_worth(parts, Objective.carbon, cluster, domain)
-    return second * scale / parts.limits.carbon_g, drawn * scale / parts.limits.carbon_g, loads
+    return second / parts.limits.carbon_g, drawn / parts.limits.carbon_g, loads
 
 
 def _priced_worth(parts: PartsProgress, objective: Objective, cluster: Cluster, domain: int) -> Worth:
@@ -233,15 +233,6 @@ def _priced_worth(parts: PartsProgress, objective: Objective, cluster: Cluster, 
         return float(price)
 
     return at(0.0), at(1.0) - at(0.0), as_floats(cluster.prices.base).loads
-
-
-def _least_worth(worth: Worth, products_s: float = 1.0, step_s: Any = None) -> Any:
-    """What steps are worth at least whose products alone take so long, and they themselves too (default: no longer)."""
-    (second, drawn, loads), step_s = worth, products_s if step_s is None else step_s
-    if loads is None or not drawn:  # rows without a plan take for ever, of which no share is nothing
-        return second * step_s
-    idle, compute = loads[:2]
-    return second * step_s + drawn * (idle * step_s + compute * products_s)
 
 
 def _misses(parts: PartsProgress, value: Quantities) -> bool:
@@ -284,8 +275,8 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         if chosen is None:
             return  # nothing is better
         plans, seconds = chosen
-        value = sum(_worth_of(part.worth, own) for own in seconds)
-        used = [sum(_worth_of(limit, own) for own in seconds) for limit in shared]
+        value = sum(worth_of(part.worth, own) for own in seconds)
+        used = [sum(worth_of(limit, own) for own in seconds) for limit in shared]
         over = sum(used) - len(used)
         log_bound = max(log_bound, math.log(max(value + price * over, 1e-300)))
         if all(share <= 1 + 1e-9 for share in used) and math.log(value) < parts.log_value:
@@ -318,12 +309,10 @@ def _choose(
     for limit in shared if price else ():
         worth = worth[0] + price * limit[0], worth[1] + price * limit[1], worth[2] or limit[2]
     step_s, plans, seconds = [_products_s(parts, job, part.cluster) for job in parts.jobs], [], []
-    values, most = [_least_worth(worth, each) for each in step_s], math.exp(parts.log_value) + price * len(shared)
+    values, most = [least_worth(worth, each) for each in step_s], math.exp(parts.log_value) + price * len(shared)
     for i, job in enumerate(parts.jobs):
-        spare, steps = (
-            most - _train_s(parts, [*values[:i], 0.0, *values[i + 1 :]], part.cluster),
-            _steps(parts, job, part.cluster),
-        )
+        steps = _steps(parts, job, part.cluster)
+        spare = most - _train_s(parts, [*values[:i], 0.0, *values[i + 1 :]], part.cluster)
         if spare <= 0:
             return None
         cut = math.log(spare / steps) if math.isfinite(spare) else math.inf
@@ -336,7 +325,9 @@ def _choose(
         if found[1] is None:
             return None
         own_s = _seconds(job, part.cluster, found[1])
-        values[i], step_s[i] = math.exp(found[0]), own_s[0]
+        values[i] = math.exp(found[0])
+        if not worth[1]:  # otherwise a plan that is worth more may be faster
+            step_s[i] = own_s[0]
         plans.append(found[1])
         seconds.append((steps * own_s[0], steps * own_s[1]))
     return tuple(plans), seconds
@@ -347,15 +338,11 @@ def _own_end(job: Job) -> list[Worth]:
     return [] if job.deadline_s is None else [(1.0 / (job.weight * job.deadline_s), 0.0, None)]
 
 
-def _worth_of(worth: Worth, seconds: tuple[float, float]) -> float:
-    return worth[0] * seconds[0] + worth[1] * seconds[1]
-
-
 def _open_families(
     parts: PartsProgress, i: int, part: Candidate, known: tuple[list[float], float]
 ) -> tuple[Families, np.ndarray]:
-    """The families of one job in rows that may be better than `cut` and within the limits, by the steps known: those
-    rows first that may be best, and logarithms of what their steps are worth at least."""
+    """The families of one job in rows that may be better than `cut` and within the limits, by what steps of the other
+    jobs take at least: those rows first that may be best, and logarithms of what their steps are worth at least."""
     (step_s, cut), job = known, parts.jobs[i]
     fixed = {**parts.fixed, "domain": part.domain}
     whole = lattice(job.workload, part.cluster, fixed, every_shard=False)
@@ -365,9 +352,9 @@ def _open_families(
     own_s = math.inf if job.deadline_s is None else job.weight * job.deadline_s * (1 + 1e-9)
     latest_s = min(own_s, _latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
     products_s, most = _products_s(parts, job, part.cluster), math.exp(cut) if math.isfinite(cut) else math.inf
-    apart, each = _least_worth(part.worth, products_s, 0.0), _least_worth(part.worth, 0.0, 1.0)
+    apart, each = least_worth(part.worth, products_s, 0.0), least_worth(part.worth, 0.0, 1.0)
     seconds = row_bounds_s(whole, below=min(latest_s, (most - apart) / max(each, 1e-300)))
-    least = _least_worth(part.worth, products_s, seconds)
+    least = least_worth(part.worth, products_s, seconds)
     kept = np.flatnonzero((seconds < latest_s) & (least < most))
     kept = kept[np.argsort(least[kept], kind="stable")]
     return Families(whole.with_rows(kept)), np.log(least[kept])

@@ -4,9 +4,12 @@ import dataclasses
 import itertools
 import math
 
+import numpy as np
 import pytest
 
-from costmodel import evaluate
+from costmodel import as_floats, evaluate
+from optimize.clusters import real_parts
+from optimize.clusters.best_plan import values_of, worth_of
 from optimize.clusters.real_parts import PartsProgress, search_parts, within_limits
 from optimize.lattice.enumeration import lattice
 from optimize.question.objective import Limits, Objective
@@ -76,3 +79,47 @@ def test_accelerators_that_lie_idle_in_their_domain_count():
         limits = Limits(accelerators=most)
         listing = PartsProgress(jobs=JOBS[:1], limits=limits, objective=Objective.time, fixed=FEW)
         assert all(part.bought <= most for part in within_limits(listing))
+
+
+UNLIKE = {"pipeline": 1, "context": 1, "precision": "bf16", "recompute": "none", "recompute_share": 1.0}
+UNLIKE |= {"zero_stage": 2, "data_shard": None, "microbatch": {8, 16, 32, 64}}
+TWO = (
+    Job(workload=small_decoder(layers=8, batch=64, hidden=1024), tokens=1e9),
+    Job(workload=small_decoder(layers=8, batch=32, hidden=1024), tokens=5e8, weight=2.0),
+)
+
+
+def every_step(whole, loads=None):
+    """Seconds of every plan of a lattice that fits, and those at the usual power."""
+    machine = as_floats(dataclasses.replace(whole.cluster, prices=None))
+    points = whole.points(np.arange(len(whole)), np.float64)
+    at = values_of(as_floats(whole.workload), machine, points, len(whole), loads)
+    seconds = np.where(at.peak_bytes <= machine.accelerator.hbm_bytes, np.exp(at.log_value), np.inf)
+    return seconds, seconds if at.log_drawn is None else np.exp(at.log_drawn)
+
+
+def tight(whole, below=math.inf):
+    """The best bounds of rows that there are: what the fastest plan of each takes."""
+    return np.minimum.reduceat(every_step(whole)[0], np.r_[0, whole.ends[:-1]]) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("above", [1e-8, 5e-5, 2e-4, 6e-4, 1.5e-3])
+def test_the_plan_of_least_energy_of_one_job_does_not_take_the_time_of_the_other(monkeypatch, above):
+    """It is slower than others of its own, as near to the deadline as bounds may be."""
+    monkeypatch.setattr(real_parts, "row_bounds_s", tight)
+    limits = Limits(accelerators=4)
+    listing = PartsProgress(jobs=TWO, limits=limits, objective=Objective.energy, fixed=UNLIKE)
+    part = next(part for part in within_limits(listing) if part.bought == 4 and part.cluster.name == "h100")
+    each = []
+    for job in TWO:
+        whole = lattice(job.workload, part.cluster, {**UNLIKE, "domain": part.domain}, every_shard=False)
+        steps_s = [job.weight * job.steps_on(4, part.cluster.prices) * s for s in every_step(whole, part.worth[2])]
+        each.append((steps_s[0], worth_of(part.worth, tuple(steps_s))))
+    seconds, joules = (one[:, None] + other for one, other in zip(*each, strict=True))
+    deadline_s = float(seconds.min()) * (1 + above)
+    assert seconds.flat[joules.argmin()] > seconds.min() * (1 + 1e-3)
+    asked = dataclasses.replace(limits, deadline_s=deadline_s)
+    found = PartsProgress(jobs=TWO, limits=asked, objective=Objective.energy, fixed=UNLIKE)
+    real_parts._look(found, part)
+    least = math.log(joules[seconds <= deadline_s].min())
+    assert found.log_value >= least - 1e-9 >= min(found.log_value, found.log_bound) - 2e-9
