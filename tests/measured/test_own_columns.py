@@ -88,12 +88,14 @@ def test_columns_by_other_names(tmp_path, header):
 @pytest.mark.parametrize(
     ("column", "cell"),
     [("step time (ms)", "3500"), ("elapsed_time_per_iteration_ms", "3500.0"), ("measured_step_s", "3500 ms")]
-    + [("measured_step_s", "3.5 s"), ("step time", "0.0583333 min"), ("tokens/s/GPU", "4681.143")]
+    + [("measured_step_s", "3.5 s"), ("step time", "0.0583333 min"), ("step time (ms)", "3500 ms")]
+    + [("tokens/s/GPU", "4681.143")]
     + [("tokens/s", '"299,593"'), ("Throughput (tokens/sec)", "299593"), ("tok/s/gpu", "4681.14")]
     + [("TPS/GPU", "4681.1")]
     + [("samples/s", "73.142857"), ("samples/sec/GPU", "1.1428571"), ("Throughput (S/s)", "73.142857")]
     + [("steps/sec", "0.285714"), ("k tokens/s", "299.593"), ("tokens/s", "299.6k")]
-    + [("step_time_mean", "3.5 \u00b1 0.1")]
+    + [("step_time_mean", "3.5 \u00b1 0.1"), ("step time (ms)", "3500 \u00b1 100"), ("step time (ms)", "3500 (avg)")]
+    + [("measured_step_s", "3500 \u00b1 100 ms"), ("step time (s)", "3.5 s"), ("step time (s)", "3500ms")]
     + [("tokens/day", "25884847543"), ("Tokens / sec / GPU", "4681.143")],
 )  # fmt: skip
 def test_results_in_their_units(tmp_path, column, cell):
@@ -105,7 +107,9 @@ def test_results_in_their_units(tmp_path, column, cell):
 @pytest.mark.parametrize(
     ("column", "cell", "expected_gb"),
     [("measured_mem_GB", "40", 40), ("measured_mem_GB", "40 GiB", 42.95), ("Peak memory (GiB)", "40", 42.95)]
-    + [("max_mem_GB", "40", 40), ("memory (MiB)", "40960", 42.95), ("Mem Alloc (GB)", "60", 60)],
+    + [("max_mem_GB", "40", 40), ("memory (MiB)", "40960", 42.95), ("Mem Alloc (GB)", "60", 60)]
+    + [("Memory (GB)", "40 GB", 40), ("Memory (GB)", "40GiB", 42.95), ("memory", "40 / 80 GiB", 42.95)]
+    + [("Memory (GiB)", "40/80", 42.95)],
 )  # fmt: skip
 def test_memory_in_its_units(tmp_path, column, cell, expected_gb):
     found = read(tmp_path, f"{HEADER},{column}\n{ROW},{cell}\n")[0]
@@ -177,6 +181,36 @@ def test_devices_beside_nodes_are_those_of_one(tmp_path):
     header = HEADER.replace("gpus", "trainer.num_nodes,trainer.devices").replace("hardware", "system,accelerator")
     row = ROW.replace("H100-80GB-SXM,64", "DGX,H100-80GB-SXM,8,8")
     assert figures(read(tmp_path, f"{header}\n{row}\n")[0]) == READ
+
+
+@pytest.mark.parametrize("names", ["Nodes,GPUs", "num_nodes,total_gpus", "nnodes,# GPUs"])
+@pytest.mark.parametrize(("nodes", "devices", "accelerators"), [(1, 8, 8), (2, 16, 16), (8, 64, 64), (32, 8, 256)])
+def test_nodes_and_devices_in_either_order(tmp_path, names, nodes, devices, accelerators):
+    if "total" in names:
+        nodes, devices = accelerators // 8, accelerators
+    first, second = names.split(",")
+    for header, cells in ((names, f"{nodes},{devices}"), (f"{second},{first}", f"{devices},{nodes}")):
+        found = read(tmp_path, f"{HEADER.replace('gpus', header)}\n{ROW.replace('64', cells)}\n")[0]
+        assert found.cluster.accelerators == accelerators, (header, cells)
+        assert found.cluster.tiers[0].size == 8
+
+
+def test_a_world_of_eight_on_two_nodes_is_of_eight(tmp_path):
+    found = read(tmp_path, f"{HEADER.replace('gpus', 'nodes,world_size')}\n{ROW.replace('64', '2,8')}\n")[0]
+    assert found.cluster.accelerators == 8
+
+
+def test_a_fraction_of_memory_is_measured(tmp_path):
+    found = read(tmp_path, f"{HEADER},GPU memory (GiB)\n{ROW},45.5\n")[0]
+    assert found.measured_mem_bytes == pytest.approx(45.5 * 2**30)
+    assert found.cluster.accelerator.hbm_bytes > 80e9
+    assert "fractions as measured_mem_GB" in found.assumed[-1]
+
+
+def test_parameters_in_millions_with_their_own_letter(tmp_path):
+    header, row = HEADER.replace("model", "model,params (M)"), ROW.replace("Llama-2-7B", "GPT,{}")
+    sizes = [read(tmp_path, f"{header}\n{row.format(size)}\n")[0].workload for size in ("6700", "6700M", "6.7B")]
+    assert sizes[0] == sizes[1] == sizes[2]
 
 
 def test_nodes_of_nobody_knows_how_many_are_refused_in_words(tmp_path):

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from costmodel.measured.rows.headers import measured
+from costmodel.measured.rows.headers import COUNTED, measured
 from costmodel.specs import show
 
 NO_WORDS = ("0", "0.0", "no", "n", "false", "off", "none", "disabled", "disable", "unused", "without")
@@ -35,7 +35,6 @@ _KINDS = {
 """Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
-_COUNTED = 1e6  # of 1e9 parameters, from which on a number counts each of them
 _BINARY = ("seq", "gpus", "hidden", "ffn_hidden")  # columns whose thousands are 1,024
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _UNITS = (
@@ -69,7 +68,7 @@ class Columns:
             raise RowError(f"`{name}` is {show(text)}; expected a number or nothing")
         if value == 0 and name in _NONE_IS_ZERO:
             return None
-        if name == "params_B" and value >= _COUNTED:
+        if name == "params_B" and value >= COUNTED:
             value *= 1e-9
         if not math.isfinite(value) or value <= 0 or value > 1e12:
             raise RowError(f"`{name}` is {show(text)}; expected a number above 0 and at most 1e12")

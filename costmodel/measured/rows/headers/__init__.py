@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.headers.column_words import COLUMN_WORDS as COLUMN_WORDS
     from costmodel.measured.rows.headers.own_columns import column_readings as column_readings
     from costmodel.measured.rows.headers.own_columns import translated as translated
+    from costmodel.measured.rows.headers.quantities import COUNTED as COUNTED
     from costmodel.measured.rows.headers.quantities import measured as measured
 
 door.hang(__name__)

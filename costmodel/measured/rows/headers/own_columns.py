@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from costmodel.measured.rows.headers.column_words import COLUMN_WORDS
-from costmodel.measured.rows.headers.quantities import seconds, table_unit
+from costmodel.measured.rows.headers.quantities import COUNTED, seconds, table_unit, with_unit
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
 
 _RATE = re.compile(
@@ -81,7 +81,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", "_", name.strip().lower())
 
 
-_MOST_OF_A_NODE = 16  # accelerators; beside a number of nodes more are those of all
+_MOST_OF_A_NODE = 8  # accelerators; beside no more nodes than that, more are those of all
 _NUMBERED = ("step", "iteration", "iter")  # which bare names count
 _LOWER = {name.lower(): name for name in COLUMN_WORDS}
 
@@ -116,8 +116,7 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = dict(row)
     notes: list[str] = []
     meanings = understood(tuple(row))
-    rates_last = sorted(meanings.items(), key=lambda each: each[1].columns[0] in _RATES)  # which need the others
-    for name, target in rates_last:
+    for name, target in sorted(meanings.items(), key=_turn):
         cell = (row[name] or "").strip()
         first, *others = target.columns
         if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):
@@ -131,6 +130,12 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     if notes:
         given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
     return given
+
+
+def _turn(named: tuple[str, Meaning]) -> int:
+    """Nodes are read before what they hold, rates after what a step is."""
+    column = named[1].columns[0]
+    return -1 if column in ("all_gpus", "nodes") else int(column in _RATES)
 
 
 @functools.lru_cache(maxsize=256)
@@ -152,18 +157,26 @@ def understood(header: Sequence[str]) -> Mapping[str, Meaning]:
 def column_readings(header: Sequence[str]) -> Mapping[str, str]:
     """What is read of columns that are not known ones but mean them, in words."""
     found = understood(tuple(header))
-    told = {name: f"as {' and '.join(_COLUMN_OF.get(each, each) for each in found[name].columns)}" for name in found}
+    beside = {"gpus": "of each up to eight beside several nodes"} if Meaning(("nodes",)) in found.values() else {}
+    beside |= {"gpu_mem_GB": "fractions as measured_mem_GB"}
+
+    def reading(meant: str) -> str:
+        return ", ".join((_COLUMN_OF.get(meant, meant), *([beside[meant]] if meant in beside else [])))
+
+    told = {name: f"as {' and '.join(map(reading, found[name].columns))}" for name in found}
     others = (name for name in header if name not in found and meaning(name) is not None)
     told |= dict.fromkeys(others, "not read, as a known one is there")
     return {name: reading for name, reading in told.items() if reading != f"as {_plain(name)}"}  # `GPUs`, `Model`
 
 
 def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
-    """The cell in its known column and unit. What is there already stays; fewer devices than nodes are those of one."""
+    """The cell in its known column and unit. What is there already stays; beside several nodes, up to eight devices
+    and fewer than nodes are those of one."""
     nodes, is_of_nodes, _ = (given.get("gpus") or "").partition(" nodes")
-    if meant == "gpus" and is_of_nodes and printed.isdigit() and int(printed) <= _MOST_OF_A_NODE:
-        meant = meant if nodes.strip() == "1" else "gpus_per_node"
-    elif meant == "gpus" and is_of_nodes:
+    if meant == "gpus" and is_of_nodes and printed.isdigit() and nodes.isdigit():
+        of_a_node = int(nodes) > 1 and int(printed) <= max(_MOST_OF_A_NODE, int(nodes) - 1)
+        meant = "gpus_per_node" if of_a_node else "all_gpus"
+    if meant in ("gpus", "all_gpus") and is_of_nodes and printed:
         given["gpus"] = ""
     column, cell = _known_cell(given, meant, printed, unit) if printed else (_COLUMN_OF.get(meant, meant), "")
     if cell and not (given.get(column) or "").strip():
@@ -171,7 +184,7 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
     given.setdefault(column, cell)
 
 
-_COLUMN_OF = {"nodes": "gpus", "batch_tokens": "global_batch_sequences"}
+_COLUMN_OF = {"nodes": "gpus", "all_gpus": "gpus", "batch_tokens": "global_batch_sequences"}
 _COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
 _RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
 _COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
@@ -195,7 +208,9 @@ def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> t
     if column in ("recompute", "zero_stage_or_fsdp", "oom"):
         flag = _FLAGS.get(cell.lower(), cell)
         return column, _WORDS_OF_FLAGS.get(meant, {}).get(flag, flag)
-    return column, f"{cell} {unit}".strip()
+    if column == "gpu_mem_GB" and not float(_plain_number(cell) or 0).is_integer():  # labels are whole numbers
+        column = "measured_mem_GB"
+    return column, with_unit(cell, unit)
 
 
 def _put_several(given: dict[str, str], columns: tuple[str, ...], cell: str) -> None:
@@ -239,6 +254,6 @@ def _billions(cell: str, unit: str) -> str:
     value = _plain_number(cell)
     if value is None:
         return cell
-    if unit in ("m", "million", "millions"):
+    if unit in ("m", "million", "millions") and value < COUNTED:
         return f"{value / 1e3:.7g}"
-    return f"{value / 1e9:.7g}" if value >= 1e6 else cell
+    return f"{value / 1e9:.7g}" if value >= COUNTED else cell

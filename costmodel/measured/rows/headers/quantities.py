@@ -2,6 +2,8 @@
 
 import re
 
+COUNTED = 1e6
+"""Of a column of 1e9 or 1e6 parameters, from which on a number counts each of them."""
 _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 1e-3),
@@ -27,7 +29,8 @@ _OF_COLUMN = {
     "measured_mfu": {"%": 0.01},
 }
 _AMOUNT = re.compile(
-    r"[~\u2248]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+\-]?\d+)?)\s*([a-z%\u00b5]*)\s*(?:(?:/|\u00b1|\+/?-|\().*)?"
+    r"[~\u2248]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+\-]?\d+)?)\s*([a-z%\u00b5]*)\s*"
+    r"(?:(?:/|\u00b1|\+/?-)\s*[\d.,]+\s*([a-z%\u00b5]*)|(?:(?:/|\u00b1|\+/?-|\().*)?)"
 )
 
 
@@ -42,10 +45,16 @@ def seconds(unit: str) -> float:
     return _SECONDS.get(unit, 1.0)
 
 
+def with_unit(cell: str, unit: str) -> str:
+    """A cell's amount in the unit of its column, where it has none of its own."""
+    found = _AMOUNT.fullmatch(cell.strip().lower())
+    return f"{found[1]} {unit}" if unit and found and not (found[2] or found[3]) else cell
+
+
 def measured(column: str, cell: str) -> float | None:
     """The number of a measured cell in its column's unit, with or without one of its own; None for anything else."""
     found = _AMOUNT.fullmatch(cell.strip().lower())
     if found is None:
         return None
-    scale = {"": 1.0, **_OF_COLUMN.get(column, {})}.get(found[2])
+    scale = {"": 1.0, **_OF_COLUMN.get(column, {})}.get(found[2] or found[3] or "")
     return None if scale is None else float(found[1].replace(",", "")) * scale

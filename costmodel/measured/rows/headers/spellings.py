@@ -11,7 +11,8 @@ _MEAN = "(?:avg |mean |measured |elapsed )*"
 
 # In lower case, without units, brackets, dashes and underscores. The first that matches whole counts.
 NAMES: tuple[tuple[str, str], ...] = (
-    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?count|(?:global )?world size|ngpus?"),
+    ("all_gpus", rf"(?:global )?world size|(?:{_NUMBER} )?(?:total|all|overall) (?:{_NUMBER} )?(?:{_CHIPS})"),
+    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?count|ngpus?"),
     ("gpus", rf"{_NUMBER} (?:{CHIP})"),
     ("gpus_per_node", rf"(?:{_CHIPS}) {_PER} (?:{_HOST})|nproc per node|ntasks per node|local world size"),
     ("nodes", rf"(?:{_NUMBER} )?(?:nodes|hosts|servers|machines|instances)|nnodes|node count"),
