@@ -12,13 +12,14 @@ import sys
 import threading
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, ParamSpec, TypeVar, dataclass_transform
+from typing import Any, TypeVar, TypeVarTuple, dataclass_transform
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _waiting: list[tuple[type, tuple[str, ...], tuple[str, ...]]] = []
 _lock = threading.Lock()
+_PLAIN = frozenset((float, int, bool, str, type(None)))
 
 
 def static(**keywords: Any) -> Any:
@@ -81,28 +82,42 @@ def _fields_of(kind: type) -> tuple[tuple[str, bool], ...] | None:
     return tuple((field.name, not field.metadata.get("static")) for field in dataclasses.fields(kind))
 
 
-def by_identity(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def by_identity(most: int) -> Callable[[Callable[[*Ts], T]], Callable[[*Ts], T]]:
     """Of a function of frozen objects: what it made of the last ones, as long as these very objects are asked for.
 
-    They are kept, so that no other object has their identity; `most` of them, and then it forgets all.
+    They are kept, so that no other object has their identity; `most` of them, and then it forgets all. Nothing is kept
+    of objects that hold arrays, which may change, or traced values, which must not outlive their trace.
     """
 
-    def decorate(make: Callable[P, T]) -> Callable[P, T]:
+    def decorate(make: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
         known: dict[tuple[int, ...], tuple[Any, T]] = {}
 
         @functools.wraps(make)
-        def found(*given: P.args, **named: P.kwargs) -> T:
-            assert not named, sorted(named)
+        def found(*given: *Ts) -> T:
             key = tuple(map(id, given))
-            if (hit := known.get(key)) is None:
+            if (hit := known.get(key)) is not None:
+                return hit[1]
+            made = make(*given)
+            if all(map(_never_changes, given)):
                 if len(known) >= most:
                     known.clear()
-                hit = known[key] = given, make(*given, **named)
-            return hit[1]
+                known[key] = given, made
+            return made
 
         return found
 
     return decorate
+
+
+def _never_changes(tree: Any) -> bool:
+    """Whether all leaves are numbers, words or types."""
+    if (kind := type(tree)) in _PLAIN:
+        return True
+    if (names := _fields_of(kind)) is not None:
+        return all([_never_changes(getattr(tree, name)) for name, is_leaf in names if is_leaf])
+    if isinstance(tree, tuple):
+        return all(map(_never_changes, tree))
+    return isinstance(tree, (Real, type))
 
 
 def as_float(leaf: Any) -> Any:
