@@ -33,6 +33,11 @@ def test_what_stands_beside_them_is(notes, name, size):
     assert facts_of(OPEN | {"notes": notes}).get(name) == size
 
 
+@pytest.mark.parametrize("notes", ["offload of checkpoints to disk", "async checkpoint offload to CPU"])
+def test_what_is_written_away_is_no_activation(notes):
+    assert not facts_of(OPEN | {"notes": notes}).get("offloaded_activations"), notes
+
+
 @pytest.mark.parametrize("notes", ["int8 optimized kernels", "optimizations: 8-bit communication", "8-bit matmuls"])
 def test_optimized_products_are_no_optimizer(notes):
     assert read(**OPEN | {"notes": notes}).plan.optimizer == "adam"

@@ -37,6 +37,9 @@ _RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
 _BLANKS = re.compile(r"[\s\u2010-\u2014]+")
 _RESPELT = (
     (".", re.compile(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)"), r"\1"),
+    # what is written away is nothing that is computed again
+    ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
+    ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
     ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
     ("w/o", re.compile(r"\bw/o\b"), "without"),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
