@@ -40,6 +40,9 @@ SPELT = {
     "semicolons": TABLE.replace(",", ";"),
     "decimal commas": TABLE.replace(",", ";").replace("3.5", "3,5"),
     "points of thousands": TABLE.replace(",", ";").replace("3.5", "3,5").replace("4096", "4.096"),
+    "decimal commas of three digits": TABLE.replace(",", ";").replace("3.5", "3,500"),
+    "pairs and thousands with commas beside points": "\t".join(f"{HEADER},mesh,loss\n".split(","))
+    + "\t".join(f"{ROW},mesh,2.1\n".split(",")).replace("mesh", "8,4").replace("4096", "4,096").replace("3.5", "3.500"),
     "tabs": TABLE.replace(",", "\t"),
     "bars": TABLE.replace(",", "|"),
     "Excel": "sep=;\r\n" + TABLE.replace(",", ";"),
