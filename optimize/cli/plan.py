@@ -6,9 +6,8 @@ import functools
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from costmodel import evaluate
 from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
@@ -16,19 +15,16 @@ from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
-from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
+from optimize.cli.plan_json import Answer, as_json, time_of_best
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_best, with_machine
-from optimize.diagnosis import Inputs, step_interval_s, time_to_target
 from optimize.lattice import count, plan_precision
 from optimize.launch import FRAMEWORKS, beside_launch, framework_at, outside
-from optimize.layers import ImprovedLayers, improve_layers
+from optimize.layers import improve_layers
 from optimize.others import WAIT_S, Others, Sharding, connect
 from optimize.plans import (
     PlanInputs,
     PlanResult,
     PlanTable,
-    Ranked,
-    Row,
     asked_of,
     check_checkpoint,
     find_for,
@@ -42,7 +38,6 @@ from optimize.plans import (
 from optimize.question import SECONDS_A_DAY, Objective
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
-from optimize.versions import SCHEMA
 
 MOST_PLANS = 1_000  # plans: each is scored exactly and validated
 _CHECKS: dict[str, Check] = {
@@ -116,19 +111,6 @@ class Request:
     """directory for result.json, plans.csv.gz and the figures, as PNG and SVG"""
     json: Switch = False
     """print one JSON object and nothing else"""
-
-
-class Answer(NamedTuple):
-    """The best plans, and what the options add."""
-
-    result: PlanResult
-    best_of_all: PlanResult | None  # with `--only`: of all plans, where the search was not stopped before it
-    layers: ImprovedLayers | None  # with `--layers`
-    table: PlanTable | None  # with `--out`: every plan that was looked at
-    each: Mapping[str, tuple[float, Plan]] = {}  # the best of each framework, where that was asked
-    found: Mapping[str, Any] | None = None  # of a search over ranges (`best_over`)
-    near: tuple[Row | None, Row | None] = (None, None)  # what `nearby` found
-    job: PlanInputs | None = None  # of the best pair of ranges
 
 
 def ask(request: Request) -> PlanInputs:
@@ -260,66 +242,6 @@ def _no_plan(inputs: PlanInputs) -> CommandError:
     return CommandError(error.status, "; ".join((error.message, *report.near_words(inputs, near))))
 
 
-def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
-    """The answer of DESIGN section 9, without the keys that every command adds."""
-    result, table, best = answer.result, answer.table, answer.result.plans[0]
-    job, (less, other) = answer.job or inputs, answer.near
-    low, high = step_interval_s(job.workload, job.cluster, best.plan, best.step_s)
-    content = {
-        "schema": SCHEMA,
-        "status": result.status.name,
-        "message": result.message,
-        "inputs": inputs.as_json(),
-        "plan": dataclasses.asdict(best.plan),
-        "step_s": best.step_s,
-        "step_s_p10": low,
-        "step_s_p90": high,
-        "fits_probability": best.validation.fits_probability,
-        "time_to_target": _time_to_target(job, best),
-        "lower_bound_s": result.lower_bound_s,
-        "gap": result.gap,
-        "not_searched": list(result.not_searched),
-        "objective": result.objective,
-        "unit": result.unit,
-        "value": result.value,
-        "lower_bound": result.lower_bound,
-        "plans": [ranked_json(plan) for plan in result.plans],
-        "simplest": None if result.simplest is None else ranked_json(result.simplest),
-        "runner_ups": [runner_up_json(each) for each in result.runner_ups],
-        "restriction": result.restriction,
-        "evaluations": result.evaluations,
-        "plans_in_lattice": result.plans_in_lattice,
-        "fitting": result.fitting,
-        "elasticities": {e.parameter.key: e.value for e in result.elasticities},
-        "validation": best.validation.as_json(),
-        "launch_by": launch_by(result, job, answer.each),
-        "nearby": {"fewer": row_json(less), "batch": row_json(other)},
-        "range": None if answer.found is None else found_json(answer.found),
-        "table": None if table is None else {"file": "plans.csv.gz", "rows": table.rows, "of": table.seen},
-        "seed": result.seed,
-    }
-    if inputs.only is not None:
-        content |= {"only": only_json(inputs.only, result, answer.best_of_all)}
-    if inputs.launch is not None:
-        inputs = answer.job or inputs
-        framework, plan = chosen_framework(inputs), launched(inputs, answer.result, answer.layers)
-        content |= {
-            "launch": launch_text(inputs, answer.result, answer.layers),
-            "launch_cannot": list(framework.cannot(plan, inputs.workload, inputs.cluster)),
-            "launch_elsewhere": list(outside(framework, plan, inputs.workload, inputs.cluster)),
-        }
-    return content if answer.layers is None else content | {"layers": answer.layers.as_json()}
-
-
-def _time_to_target(inputs: PlanInputs, best: Ranked) -> dict[str, Any] | None:
-    """What `explain --tokens` tells, of the best plan; None without tokens."""
-    if inputs.tokens is None:
-        return None
-    asked = {"workload": inputs.workload, "cluster": inputs.cluster, "plan": best.plan}
-    found = evaluate(*asked.values(), checked=False)
-    return time_to_target(Inputs(**asked, tokens=inputs.tokens, deadline_s=inputs.deadline_s), found)
-
-
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
     """Figures, every plan that was looked at, and the launch file. The first of several processes writes them.
 
@@ -355,7 +277,7 @@ def show_screen(inputs: PlanInputs, answer: Answer) -> None:
 def _notes(inputs: PlanInputs, answer: Answer) -> list[str]:
     """Lines below the table: what `--layers`, `--only` and `--launch` add."""
     lines = [] if answer.layers is None else [answer.layers.message]
-    told = _time_to_target(inputs, answer.result.plans[0])
+    told = time_of_best(inputs, answer.result.plans[0])
     if told is not None and told["deadline_probability"] is not None:
         days, odds = told["train_s"] / SECONDS_A_DAY, units.probability(told["deadline_probability"])
         late = f"{told['deadline_s'] / SECONDS_A_DAY:g} days with a probability of {odds}"

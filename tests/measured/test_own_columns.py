@@ -207,6 +207,23 @@ def test_a_fraction_of_memory_is_measured(tmp_path):
     assert "fractions as measured_mem_GB" in found.assumed[-1]
 
 
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("h", "1.5"), ("v", "0.4"), ("l", "2.1"), ("s", "3.2"), ("interleave", "True"), ("hbm", "3.35")],
+)
+def test_columns_of_something_else_change_nothing(tmp_path, column, cell):
+    found = read(tmp_path, f"{HEADER},{column}\n{ROW},{cell}\n")[0]
+    assert figures(found) == READ
+    assert found.measured_mem_bytes is None
+
+
+@pytest.mark.parametrize(("letter", "batch"), [("b", "1"), ("B", "256"), ("b", "256")])
+def test_a_small_b_is_a_batch_of_a_step_or_of_a_rank(tmp_path, letter, batch):
+    header = HEADER.replace("global_batch_sequences", letter)
+    found = read(tmp_path, f"{header}\n{ROW.replace('256', batch)}\n")[0]
+    assert found.workload.batch == (256 if batch == "256" else 16)
+
+
 def test_parameters_in_millions_with_their_own_letter(tmp_path):
     header, row = HEADER.replace("model", "model,params (M)"), ROW.replace("Llama-2-7B", "GPT,{}")
     sizes = [read(tmp_path, f"{header}\n{row.format(size)}\n")[0].workload for size in ("6700", "6700M", "6.7B")]

@@ -9,7 +9,8 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.inputs.plan import Plan
 from costmodel.specs.rules import violations
-from optimize.cli.plan import Answer, as_json, resolve
+from optimize.cli.plan import resolve
+from optimize.cli.plan_json import Answer, as_json
 from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
