@@ -4,7 +4,6 @@ What an interrupted run has finished is not run again by the next one, as long a
 results/unfinished.json says what that is. A whole run leaves no such file, so that the next one starts anew.
 """
 
-import hashlib
 import json
 import sys
 import time
@@ -12,11 +11,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import costmodel
-import experiments
-import optimize
 from costmodel.specs import SpecError
 from experiments import pages, runner
+from experiments.sources import digest_of_sources
 
 QUICK: Mapping[str, Sequence[str]] = {
     "speed": ("--quick",),
@@ -27,7 +24,6 @@ QUICK: Mapping[str, Sequence[str]] = {
 """Settings of `run all`: what would take longest, shortened."""
 
 INTERRUPTED = 130
-_KEPT = ("*.py", "*.toml", "*.json", "*.csv")
 _STATE = "unfinished.json"
 
 Run = Callable[[str, Sequence[str]], int]
@@ -38,7 +34,7 @@ Finished = dict[str, tuple[int, str]]
 def run_all(run: Run) -> int:
     """Run them, the index last. The exit status: the worst of all, 130 where it was interrupted."""
     runner.RESULTS.mkdir(exist_ok=True)
-    digest, names = source(), runner.names()
+    digest, names = digest_of_sources(), runner.names()
     finished, interrupted = _finished(digest), False
     if finished:
         _say(f"going on: {len(finished)} of {len(names)} had finished ({', '.join(finished)})")
@@ -85,16 +81,6 @@ def _keep(digest: str, finished: Finished) -> None:
     part = runner.RESULTS / f"{_STATE}.part"
     part.write_text(json.dumps({"source": digest, "finished": finished}) + "\n")
     part.replace(runner.RESULTS / _STATE)
-
-
-def source() -> str:
-    """A digest of every source and data file of the three packages."""
-    digest = hashlib.sha256()
-    for package in (costmodel, experiments, optimize):
-        root = Path(package.__path__[0])
-        for path in sorted(path for kind in _KEPT for path in root.rglob(kind)):
-            digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _index(finished: Finished, missing: Sequence[str]) -> Path:

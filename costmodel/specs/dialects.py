@@ -11,6 +11,7 @@ _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # what files of Excel and of 
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _RULE = re.compile(r":?-{2,}:?")  # of a Markdown table, below its header
 _DECIMAL_COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3})+,\d+")
+_DECIMAL_POINT = re.compile(r"\d+\.(?:\d{1,2}|\d{4,})")
 _ANY_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3})+|\d+(?=,))(?:,(\d+))?")
 
 
@@ -57,11 +58,27 @@ def plain_rows(rows: Iterator[list[str] | str], character: str) -> Iterator[list
 
 
 def with_points(rows: Sequence[Mapping[str, str] | str], character: str) -> list[Mapping[str, str] | str]:
-    """Rows with points in their numbers where the table has commas, as one that is parted by something else may."""
-    cells = (cell for row in rows if not isinstance(row, str) for cell in row.values())
-    if character == "," or not any(_DECIMAL_COMMA.fullmatch(cell.strip()) for cell in cells):
+    """Rows with points in their numbers where the table has commas, as one that is parted by something else may: in all
+    columns, or where some have decimal points in those that have commas alone. Semicolons leave commas to decimals."""
+    comma = _COMMA if character == ";" else _DECIMAL_COMMA
+    points, commas = (_columns_with(found, rows) for found in (_DECIMAL_POINT, comma))
+    if character == "," or not commas:
         return list(rows)
-    return [row if isinstance(row, str) else {name: _point(cell) for name, cell in row.items()} for row in rows]
+    kept = commas - points if points else None
+    return [row if isinstance(row, str) else _with_points(row, kept) for row in rows]
+
+
+_COMMA = re.compile(rf"\d+,\d+|{_DECIMAL_COMMA.pattern}")
+
+
+def _columns_with(number: re.Pattern[str], rows: Sequence[Mapping[str, str] | str]) -> set[str]:
+    cells = (each for row in rows if not isinstance(row, str) for each in row.items())
+    return {name for name, cell in cells if number.fullmatch(cell.strip())}
+
+
+def _with_points(row: Mapping[str, str], columns: set[str] | None) -> dict[str, str]:
+    """The row with points in these columns, or in all."""
+    return {name: _point(cell) if columns is None or name in columns else cell for name, cell in row.items()}
 
 
 def _point(cell: str) -> str:

@@ -4,7 +4,8 @@ Problems are drawn from the seed: plans on a given cluster, hardware of a given 
 method runs in a process of its own, its clock started before Python is; imports and compilation count for all. Every
 vectorised baseline has the solver's evaluator, its projection onto the limits and its decoding of plans. What is
 reported is scored again in float64 with all rules and limits; an answer that breaks one counts as none. Finished runs
-are kept in results/search_quality_runs, so that an interrupted suite goes on where it was.
+are kept in results/search_quality_runs, so that an interrupted suite goes on where it was as long as no file of the
+packages has changed.
 
 CMA-ES and TPE take part where `pip install equipoise[search]` has been done.
 """
@@ -27,6 +28,7 @@ from experiments.runner import write_table
 from experiments.search_quality import figures, summary
 from experiments.search_quality.methods import OF_KIND, OPTIONAL
 from experiments.search_quality.suite import KINDS, Case, draw
+from experiments.sources import digest_of_sources
 
 QUICK = ("equipoise", "evolution", "exhaustive", "convex")
 RUNS = Path("results/search_quality_runs")  # relative to the working directory
@@ -71,10 +73,10 @@ def run(
     runs: dict[tuple[str, str], dict[str, Any]] = {}
     for case, method in [order for order in orders if order[1] == "equipoise"]:
         say(f"{len(runs) + 1} of {len(orders)}: {case.name}, {method}")
-        runs[case.name, method] = _run(case, method, asked)
+        runs[case.name, method] = once(case, method, asked)
     others = [order for order in orders if order[1] != "equipoise"]
     with ThreadPoolExecutor(side_by_side or os.cpu_count() or 1) as pool:
-        started = {pool.submit(_run, case, method, asked): (case.name, method) for case, method in others}
+        started = {pool.submit(once, case, method, asked): (case.name, method) for case, method in others}
         try:
             for future, key in started.items():
                 say(f"{len(runs) + 1} of {len(orders)}: {key[0]}, {key[1]}")
@@ -96,10 +98,11 @@ def there(kind: str, wanted: Sequence[str]) -> list[str]:
     return [name for name in known if name not in OPTIONAL or importlib.util.find_spec(OPTIONAL[name])]
 
 
-def _run(case: Case, method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def once(case: Case, method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """One method on one problem, or what is kept of it. A failed process is reported and counts as no answer."""
     order = {"case": dataclasses.asdict(case), "method": method, **asked}
-    kept = RUNS / f"{hashlib.sha256(json.dumps(order, sort_keys=True).encode()).hexdigest()[:24]}.json"
+    named = json.dumps(order | {"sources": digest_of_sources()}, sort_keys=True)
+    kept = RUNS / f"{hashlib.sha256(named.encode()).hexdigest()[:24]}.json"
     if kept.exists():
         return json.loads(kept.read_text())
     cold = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}

@@ -13,7 +13,6 @@ from optimize import units
 from optimize.lattice import CHUNK, Lattice, choose_plan, enlarged, lattice
 from optimize.plans.best import Best
 from optimize.plans.evaluation import MARGIN, bytes_of, exactly
-from optimize.plans.restricted import OFFLOADS
 from optimize.plans.row_bounds import least_s, row_bytes
 from optimize.status import CommandError, Status
 
@@ -70,7 +69,11 @@ def _too_much(whole: Lattice) -> str:
 def _offloading(whole: Lattice) -> str:
     """What plans of a lattice leave out that might need less: the second memory, which is asked of beside it."""
     there = float(whole.cluster.accelerator.second_memory_bytes) > 0
-    return " that offload nothing" if there and not any(whole.fixed.get(name) for name in OFFLOADS) else ""
+    return (
+        " that offload nothing"
+        if there and not any(whole.fixed[name] for name in whole.fixed if name.startswith("offload_"))
+        else ""
+    )
 
 
 def leanest(whole: Lattice) -> int:

@@ -93,7 +93,7 @@ def test_run_all_goes_on_where_it_was_interrupted(several, capsys, monkeypatch):
     assert {path.name for path in results.iterdir()} == {"good", "wrong", "index.html"}
     ways["wrong"] = KeyboardInterrupt()
     assert command.main(["run", "all"]) == 130
-    monkeypatch.setattr(everything, "source", lambda: "a file was changed")
+    monkeypatch.setattr(everything, "digest_of_sources", lambda: "a file was changed")
     called.clear()
     command.main(["run", "all"])
     assert called == ["bad", "broken", "good", "wrong"]

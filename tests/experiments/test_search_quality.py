@@ -202,6 +202,21 @@ def test_the_recorder_keeps_improvements_and_stops():
     assert not recorder.go()
 
 
+def test_a_run_is_not_taken_up_after_its_code_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "RUNS", tmp_path)
+    answers = iter(('{"at": 1}', '{"at": 2}'))
+
+    def done(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], 0, next(answers), "")
+
+    monkeypatch.setattr(experiment.subprocess, "run", done)
+    (case,) = draw(0, ("plan",), 1)
+    found = [experiment.once(case, "exhaustive", {"seed": 0}) for _ in range(2)]
+    monkeypatch.setattr(experiment, "digest_of_sources", lambda: "another code")
+    found += [experiment.once(case, "exhaustive", {"seed": 0}) for _ in range(2)]
+    assert [each["at"] for each in found] == [1, 1, 2, 2]
+
+
 @pytest.mark.slow
 def test_a_quick_run_reports_and_is_taken_up_again(tmp_path):
     words = [

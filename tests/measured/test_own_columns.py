@@ -40,6 +40,9 @@ SPELT = {
     "semicolons": TABLE.replace(",", ";"),
     "decimal commas": TABLE.replace(",", ";").replace("3.5", "3,5"),
     "points of thousands": TABLE.replace(",", ";").replace("3.5", "3,5").replace("4096", "4.096"),
+    "decimal commas of three digits": TABLE.replace(",", ";").replace("3.5", "3,500"),
+    "pairs and thousands with commas beside points": "\t".join(f"{HEADER},mesh,loss\n".split(","))
+    + "\t".join(f"{ROW},mesh,2.1\n".split(",")).replace("mesh", "8,4").replace("4096", "4,096").replace("3.5", "3.500"),
     "tabs": TABLE.replace(",", "\t"),
     "bars": TABLE.replace(",", "|"),
     "Excel": "sep=;\r\n" + TABLE.replace(",", ";"),
@@ -205,6 +208,23 @@ def test_a_fraction_of_memory_is_measured(tmp_path):
     assert found.measured_mem_bytes == pytest.approx(45.5 * 2**30)
     assert found.cluster.accelerator.hbm_bytes > 80e9
     assert "fractions as measured_mem_GB" in found.assumed[-1]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("h", "1.5"), ("v", "0.4"), ("l", "2.1"), ("s", "3.2"), ("interleave", "True"), ("hbm", "3.35")],
+)
+def test_columns_of_something_else_change_nothing(tmp_path, column, cell):
+    found = read(tmp_path, f"{HEADER},{column}\n{ROW},{cell}\n")[0]
+    assert figures(found) == READ
+    assert found.measured_mem_bytes is None
+
+
+@pytest.mark.parametrize(("letter", "batch"), [("b", "1"), ("B", "256"), ("b", "256")])
+def test_a_small_b_is_a_batch_of_a_step_or_of_a_rank(tmp_path, letter, batch):
+    header = HEADER.replace("global_batch_sequences", letter)
+    found = read(tmp_path, f"{header}\n{ROW.replace('256', batch)}\n")[0]
+    assert found.workload.batch == (256 if batch == "256" else 16)
 
 
 def test_parameters_in_millions_with_their_own_letter(tmp_path):

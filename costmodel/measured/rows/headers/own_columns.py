@@ -26,6 +26,7 @@ _TO_NOTES = {
 _WITH_UNITS = (
     "params_B",
     "gpu_mem_GB",
+    "chip_memory",
     "measured_step_s",
     "measured_mem_GB",
     "measured_tflops_per_gpu",
@@ -87,7 +88,10 @@ _LOWER = {name.lower(): name for name in COLUMN_WORDS}
 
 
 def _words(name: str) -> tuple[str, str]:
-    """A column's name in plain words, and its unit: in brackets, or behind it (`step_time_ms`)."""
+    """A column's name in plain words, and its unit: in brackets, or behind it (`step_time_ms`). A `b` is a batch of a
+    step or, in Megatron's papers, of a rank; their `B` is that of a step."""
+    if name.strip() == "b":
+        return "batch", ""
     parted = r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{2})"  # GPUType, numGPUs
     text = re.sub(parted, " ", name.strip()).lower()
     bracket = re.search(r"[(\[]\s*([^)\]]+)\s*[)\]]\s*$", text)
@@ -118,6 +122,8 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     meanings = understood(tuple(row))
     for name, target in sorted(meanings.items(), key=_turn):
         cell = (row[name] or "").strip()
+        if len(name.strip()) == 1 and not _SIZE.fullmatch(cell):
+            continue  # a letter of papers is a size
         first, *others = target.columns
         if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):
             first = "micro_batch"
@@ -130,6 +136,9 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     if notes:
         given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
     return given
+
+
+_SIZE = re.compile(r"\d[\d,]*k?", re.IGNORECASE)
 
 
 def _turn(named: tuple[str, Meaning]) -> int:
@@ -158,7 +167,7 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
     """What is read of columns that are not known ones but mean them, in words."""
     found = understood(tuple(header))
     beside = {"gpus": "of each up to eight beside several nodes"} if Meaning(("nodes",)) in found.values() else {}
-    beside |= {"gpu_mem_GB": "fractions as measured_mem_GB"}
+    beside |= {"chip_memory": "fractions as measured_mem_GB"}
 
     def reading(meant: str) -> str:
         return ", ".join((_COLUMN_OF.get(meant, meant), *([beside[meant]] if meant in beside else [])))
@@ -184,7 +193,12 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
     given.setdefault(column, cell)
 
 
-_COLUMN_OF = {"nodes": "gpus", "all_gpus": "gpus", "batch_tokens": "global_batch_sequences"}
+_COLUMN_OF = {
+    "nodes": "gpus",
+    "all_gpus": "gpus",
+    "chip_memory": "gpu_mem_GB",
+    "batch_tokens": "global_batch_sequences",
+}
 _COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
 _RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
 _COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
@@ -208,7 +222,9 @@ def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> t
     if column in ("recompute", "zero_stage_or_fsdp", "oom"):
         flag = _FLAGS.get(cell.lower(), cell)
         return column, _WORDS_OF_FLAGS.get(meant, {}).get(flag, flag)
-    if column == "gpu_mem_GB" and not float(_plain_number(cell) or 0).is_integer():  # labels are whole numbers
+    if column == "vpp" and not re.search(r"\d", cell):
+        return column, ""  # whether, not how many
+    if meant == "chip_memory" and not float(_plain_number(cell) or 0).is_integer():  # labels are whole numbers
         column = "measured_mem_GB"
     return column, with_unit(cell, unit)
 
