@@ -9,7 +9,6 @@ Piece = tuple[str, str]  # how it is quoted ("", ' or "), and the text
 Token = tuple[int, str, list[Piece]]  # line, operator ("" for a word), the pieces of a word
 _SIGN = re.compile(r";;|&&|\|\||<<<|<<-|<<|>>|&>|>&|<&|[;|&()<>\n]")
 _BLANK = re.compile(r"(?:\\\n|[ \t\r])+")
-_STOP = re.compile(r"[\s;|&()<>'\"`\\]|\$[({]")
 
 
 def tokens(text: str) -> Iterator[Token]:
