@@ -30,7 +30,7 @@ def why_infeasible(problem: Problem, finished: bool = False) -> str:
     """
     least, surely = least_needed(problem)
     name = problem.job.workload.name
-    if not least and (finished or min(surely.values()) == math.inf):
+    if min(surely.values()) == math.inf:
         most_gib = problem.most_hbm_bytes / 2**30
         return f"{name} does not fit: no plan on up to {MOST:,} accelerators needs less than {most_gib:.0f} GiB each"
     said = []
@@ -44,7 +44,7 @@ def why_infeasible(problem: Problem, finished: bool = False) -> str:
     if said:
         return said[0]
     if finished:
-        return f"no plan of {name} meets all limits together; more of each would"
+        return f"no plan of {name} meets all limits together{'; more of each would' if least else ''}"
     return f"no plan of {name} was found before time was up; more `seconds` may find one"
 
 

@@ -60,10 +60,20 @@ def _too_much(whole: Lattice) -> str:
     needs, allowed = (units.scaled(size_bytes, units.BYTES) for size_bytes in (exact * allowed_bytes, allowed_bytes))
     message = (
         f"memory: {workload.name} does not fit on {cluster.accelerators:,} {cluster.name}; of {len(whole):,} legal "
-        f"plans the one that needs least needs {needs} of {allowed}{_margin(cluster)}, {units.percent(exact - 1)} too "
-        f"much ({units.shorten_runs(str(plan))})"
+        f"plans{_offloading(whole)} the one that needs least needs {needs} of {allowed}{_margin(cluster)}, "
+        f"{units.percent(exact - 1)} too much ({units.shorten_runs(str(plan))})"
     )
     return f"{message}; {_change(whole, exact)}"
+
+
+def _offloading(whole: Lattice) -> str:
+    """What plans of a lattice leave out that might need less: the second memory, which is asked of beside it."""
+    there = float(whole.cluster.accelerator.second_memory_bytes) > 0
+    return (
+        " that offload nothing"
+        if there and not any(whole.fixed[name] for name in whole.fixed if name.startswith("offload_"))
+        else ""
+    )
 
 
 def leanest(whole: Lattice) -> int:

@@ -49,3 +49,14 @@ def test_words_are_looked_for_when_they_are_read(monkeypatch):
     assert (str(refused.value), refused.value.message, len(said)) == ("too much", "too much", 1)
     assert find_plan(workload, machine, fixed=FIXED, margin=0.5).plan.offload_optimizer > 0
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(("fixed", "told"), [({}, True), ({"offload_optimizer": 1.0}, False)])
+def test_it_is_said_that_the_least_is_of_plans_that_offload_nothing(fixed, told):
+    """Beside them some that offload are looked at, which need less."""
+    own = load_cluster("h100", accelerators=4)
+    machine = dataclasses.replace(own, accelerator=dataclasses.replace(own.accelerator, hbm_bytes=4e9))
+    with pytest.raises(CommandError) as refused:
+        find_plan(load_workload("llama3-8b", batch=8), machine, fixed=FIXED | fixed, margin=0.5)
+    assert ("legal plans that offload nothing the one that needs least" in refused.value.message) is told
+    assert "the one that needs least" in refused.value.message
