@@ -14,7 +14,7 @@ from optimize.clusters.genes import Found, Genes, Values, children
 from optimize.clusters.valued import INFEASIBLE, Valued
 from optimize.question import Problem
 
-EVOLVED = 40_000  # evaluations of one job
+EVOLVED = 80_000  # evaluations of one job: half a second, as much as any method has of the first second
 BORN, CHILDREN, PARENTS, ALIKE = 1024, 1024, 16, 2  # of a life, of a generation, parents, of these in one group
 PATIENCE, BETTER = 8, 1e-4  # generations without improvement (of a logarithm) after which a life ends
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them

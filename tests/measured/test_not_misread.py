@@ -75,6 +75,12 @@ def test_a_product_with_the_sequence_is_of_tokens(cells, batch):
     assert read(**OPEN | cells).workload.batch == batch
 
 
+@pytest.mark.parametrize("accumulated", ["x 2 accum", "(2 gradient accumulation steps)", "; 2 accumulation steps"])
+def test_a_batch_of_a_rank_is_accumulated(accumulated):
+    found = read(**OPEN | {"global_batch_sequences": f"4 per device {accumulated}"})
+    assert found.workload.batch == 2 * 4 * found.plan.data
+
+
 @pytest.mark.parametrize(("name", "cell"), [("gpus", "8/node"), ("seq", "8192/gpu"), ("gpus", "2x DGX Station")])
 def test_a_size_of_a_part_is_not_that_of_all(name, cell):
     found = case(OPEN | {name: cell})

@@ -107,6 +107,13 @@ def test_results_in_their_units(tmp_path, column, cell):
     assert found[0].measured_step_s == pytest.approx(3.5, rel=1e-3)
 
 
+@pytest.mark.parametrize(("software", "tokens_per_s"), [("TorchTitan", 4681.143), ("Megatron-LM", 299593)])
+def test_tokens_that_torchtitan_logs_are_of_a_device(tmp_path, software, tokens_per_s):
+    header = f"{HEADER.replace('measured_step_s', 'tps')},framework"
+    found = read(tmp_path, f"{header}\n{ROW.replace('3.5', f'{tokens_per_s}')},{software}\n")[0]
+    assert found.measured_step_s == pytest.approx(3.5, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("column", "cell", "expected_gb"),
     [("measured_mem_GB", "40", 40), ("measured_mem_GB", "40 GiB", 42.95), ("Peak memory (GiB)", "40", 42.95)]

@@ -34,7 +34,7 @@ _TIMES_NAME = re.compile(r"(\d+)\s*[x*\u00d7]\s*[a-z].*", re.IGNORECASE)  # 8 x 
 _BLOCK = re.compile(r"(?:full\W+)?block\W+(\d+)(?:\s*layers?)?\W*", re.IGNORECASE)  # Megatron's `--recompute-method`
 _VERSION = re.compile(r"(?:v|(?:yes|true|on)\W+v?)([1-4])[\d.x]*\W*", re.IGNORECASE)  # v3, yes (2.x)
 _OF_A_RANK = re.compile(
-    r"(\d+)\s*(?:(?:seqs?|sequences?|samples?)\s*)?(?:per|/)\s*(?:gpu|device|rank|chip|core)\b.*", re.I
+    r"(\d+)\s*(?:(?:seqs?|sequences?|samples?)\s*)?(?:per|/)\s*(?:gpu|device|rank|chip|core)\b(.*)", re.I
 )
 _PRODUCT = re.compile(r"(\d+)\s*[x*\u00d7]\s*(\d+)")
 _TIMES_HIDDEN = re.compile(
@@ -109,7 +109,7 @@ def _batch(cell: str, sequence: float | None) -> tuple[str, str] | None:
     """`2 per GPU`, `16 x 8`, `512 x 2048` beside sequences of 2,048, and tokens; None where it is none of these."""
     of_rank, product = _OF_A_RANK.fullmatch(cell), _PRODUCT.fullmatch(cell)
     if of_rank:
-        return "", f"local batch size {of_rank[1]}"
+        return "", f"local batch size {of_rank[1]}; {_bare(of_rank[2])}"
     if product:
         sizes = [int(size) for size in product.groups()]
         if sequence in sizes:

@@ -110,6 +110,8 @@ def _words(name: str) -> tuple[str, str]:
 
 
 def _rate(found: re.Match[str]) -> str:
+    if re.search(r"[tw]ps$", found[0]):
+        return "logged_tokens"
     of_chip = found[0].endswith("tgs") or found["chip"] or found["each"] or found["last"]
     what = "tokens" if (found["what"] or "t").startswith("t") else "samples"
     return f"{what}_per_gpu" if of_chip else what
@@ -200,7 +202,7 @@ _COLUMN_OF = {
     "batch_tokens": "global_batch_sequences",
 }
 _COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
-_RATES = ("tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
+_RATES = ("tokens", "logged_tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
 _COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
 _WORDS_OF_FLAGS = {
     "recompute": {"1": "full", "0": "none"},
@@ -243,10 +245,16 @@ def _step_s(given: Mapping[str, str], rate: str, cell: str, unit: str) -> str:
     sequence, chips = _plain_number(given.get("seq") or ""), _chips(given)
     of_sequences = batch if rate.startswith("samples") else batch and sequence and batch * sequence
     amount = 1.0 if rate == "steps" else of_sequences
-    each = chips if rate.endswith("per_gpu") else 1.0
+    of_rank = rate == "logged_tokens" and any(_TITAN.search(each or "") for each in given.values())
+    each = chips if of_rank or rate.endswith("per_gpu") else 1.0
     if not (value and amount and each):
         return ""
     return f"{amount * seconds(time) / (value * each):.7g}"
+
+
+_TITAN = re.compile(
+    r"torch[\s\-_]?titan", re.IGNORECASE
+)  # K: its `tps` and `wps` are a device's (docs/performance.md: 2,162 at 61.1 % MFU)
 
 
 def _chips(given: Mapping[str, str]) -> float | None:
