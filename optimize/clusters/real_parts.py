@@ -290,7 +290,14 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
             price = (early[0] - late[0]) / (late[1] - early[1])
         if (over <= 0 and not before) or abs(price - before) <= 1e-9 * before or price > DEAREST * value:
             break
-    parts.log_bound = min(parts.log_bound, log_bound)
+    if early is not None or not _never_within(parts, part, shared):
+        parts.log_bound = min(parts.log_bound, log_bound)
+
+
+def _never_within(parts: PartsProgress, part: Candidate, shared: Sequence[Worth]) -> bool:
+    """Whether even the plans that use least of the limits that jobs share use more than there is, all limits added."""
+    chosen = _choose(parts, dataclasses.replace(part, worth=(0.0, 0.0, None)), 1.0, shared)
+    return chosen is None or sum(worth_of(limit, own) for own in chosen[1] for limit in shared) > len(shared) + 1e-9
 
 
 def _shared(parts: PartsProgress, part: Candidate) -> list[Worth]:
