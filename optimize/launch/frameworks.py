@@ -39,7 +39,9 @@ _OF_THE_MODEL = (
     "what of the model does not change its cost: its activation, positions and rotary base, where its norms stand and "
     "their epsilon, how its router scores, and which layers are dense where they are not the first"
 )
-_SIZE = re.compile(r"^\W*equipoise\W+.*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
+_SIZE = re.compile(
+    r"^\W*equipoise\W+.*?(?<!\d)(\d{1,12}) accelerators(?:, (\d{1,12}) of each innermost domain)?", re.MULTILINE
+)
 
 
 def framework_at(name: str, version: str | None = None) -> Framework:

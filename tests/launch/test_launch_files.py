@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import time
 
 import pytest
 from hypothesis import example, given
@@ -276,3 +277,10 @@ def test_what_of_the_model_is_left_to_others_is_said(name):
     assert any("model" in line for line in heads[0])
     sizes = name in ("megatron", "megatron-bridge", "maxtext")
     assert any("what of the model does not change its cost" in line for line in heads[1]) == sizes
+
+
+def test_a_head_of_many_digits_is_read_at_once():
+    text = launch("megatron", Plan(data=8, tensor=4), load_workload("llama3-8b", batch=8), load_cluster("h100", 32))
+    started = time.process_time()
+    assert read("# equipoise:" + "9" * 20_000 + "\n" + text, "job.txt").fields["tensor"] == 4
+    assert time.process_time() - started < 1.0
