@@ -149,7 +149,8 @@ def test_batches_follow_from_words():
 
 @pytest.mark.parametrize(
     ("hardware", "tflops"),
-    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("MI355X", 2500), ("TPU v3-256 (128 chips)", 123), ("NVIDIA L40S", 362)]
+    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("MI355X", 2500), ("TPU v3-256 (128 chips)", 123)]
+    + [("NVIDIA L40S", 362)]
     + [("H20", 148), ("Trainium1 (trn1.32xlarge)", 190), ("Ascend 910B", 313), ("RTX 4090", 165), ("H200", 989.5)],
 )  # fmt: skip
 def test_other_accelerators_have_their_own_rates(hardware, tflops):
