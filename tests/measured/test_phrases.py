@@ -31,6 +31,7 @@ ONE_SOURCE = {
         [("overlap_data", f"{_DATA} & overlap*"), ("async_tp", "tp|tensor|tensor_parallel* & overlap*")]
         + [("allocated_memory", "memory|mem|peak & allocated")]
         + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
+        + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
         + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]

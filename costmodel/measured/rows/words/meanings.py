@@ -38,6 +38,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "first_dense": ("first layer is? dense",),
     "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
     "eager": ("eager",),
@@ -128,6 +129,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "dense layer* #",
     ),
     "shared_experts": ("# shared expert*?", "shared experts #"),
+    "mtp_layers": ("# mtp layer*|module*|depth*|head*", "mtp num? layer*|module*|depth* #",
+        "nextn predict* layer* #"),
     "top_k": ("top k? #", "# active|activated expert*"),
     "window": ("window size? #",),
     "accumulation": (
