@@ -63,9 +63,13 @@ if TYPE_CHECKING:
     from costmodel.formulas.goodput import lost_share as lost_share
     from costmodel.formulas.goodput import slow_share as slow_share
     from costmodel.formulas.goodput import spare_share as spare_share
+    from costmodel.formulas.memory import HELD as HELD
+    from costmodel.formulas.memory import MOMENTS as MOMENTS
+    from costmodel.formulas.memory import SECOND as SECOND
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes
+    from costmodel.formulas.memory import at_moment as at_moment
     from costmodel.formulas.memory import device_bytes as device_bytes
     from costmodel.formulas.memory import gathered_bytes as gathered_bytes
     from costmodel.formulas.memory import in_flight as in_flight

@@ -33,7 +33,7 @@ INSIDE = {
     "held.kept_bytes", "held.share", "held.on_rank",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "held.divided",
     "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
-    "memory.allocated_bytes", "memory.passing_bytes", "memory.device_bytes",
+    "memory.allocated_bytes", "memory.passing_bytes", "memory.device_bytes", "memory.at_moment",
     "memory.working_bytes", "roofs.roofs", "roofs.redone",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.around",
     "timing.stages", "timing.hops", "timing.redone_s", "counts.payload_copies", "counts.saved_bytes",

@@ -149,12 +149,24 @@ def test_batches_follow_from_words():
 
 @pytest.mark.parametrize(
     ("hardware", "tflops"),
-    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("TPU v3-256 (128 chips)", 123), ("NVIDIA L40S", 362)]
+    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("MI355X", 2500), ("TPU v3-256 (128 chips)", 123)]
+    + [("NVIDIA L40S", 362)]
     + [("H20", 148), ("Trainium1 (trn1.32xlarge)", 190), ("Ascend 910B", 313), ("RTX 4090", 165), ("H200", 989.5)],
 )  # fmt: skip
 def test_other_accelerators_have_their_own_rates(hardware, tflops):
     found = read(hardware=hardware)
     assert found.cluster.accelerator.peak_16bit_flop_per_s == pytest.approx(1e12 * tflops, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "cell", "precision"),
+    [("H100", "", "fp8_tensor"), ("MI355X", "", "fp8_tensor"), ("A100", "", "bf16"), ("H100", "bf16", "bf16")],
+)
+def test_submissions_to_mlperf_run_in_8_bits_where_they_can(hardware, cell, precision):
+    found = read(**(H100 | {"hardware": hardware, "source": "MLPerf Training v5.1", "precision": cell}))
+    assert found.plan.precision == precision
+    assert ("precision" in found.open) == (precision == "bf16" and not cell)
+    assert read(**(H100 | {"hardware": hardware, "precision": cell})).plan.precision == (cell or "bf16")
 
 
 def test_a_power_cap_slows():

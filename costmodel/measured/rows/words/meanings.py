@@ -300,6 +300,9 @@ SCALINGS = (
 )  # fmt: skip
 """How 8-bit products are scaled, where the column says that they are of 8 bits."""
 
+SUBMISSIONS = (("mlperf|mlcommons", "fp8_tensor"),)
+"""The format where none is named and the accelerator has 8-bit floats: of contests, in which every per cent counts."""
+
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
     ("fp32|float32|32_bit|single_precision sum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
