@@ -44,6 +44,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "first_dense": ("first layer is? dense",),
     "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
     "eager": ("eager",),
@@ -142,6 +143,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "dense layer* #",
     ),
     "shared_experts": ("# shared expert*?", "shared experts #"),
+    "mtp_layers": ("# mtp layer*|module*|depth*|head*", "mtp num? layer*|module*|depth* #",
+        "nextn predict* layer* #"),
     "top_k": ("top k? #", "# active|activated expert*"),
     "window": ("window size? #",),
     "accumulation": (
@@ -326,6 +329,9 @@ SCALINGS = (
     ("mx|microscaling scal*", "mxfp8"), ("block* scal*", "fp8_block"), ("blockwise|128x128|1x128", "fp8_block"),
 )  # fmt: skip
 """How 8-bit products are scaled, where the column says that they are of 8 bits."""
+
+SUBMISSIONS = (("mlperf|mlcommons", "fp8_tensor"),)
+"""The format where none is named and the accelerator has 8-bit floats: of contests, in which every per cent counts."""
 
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
