@@ -18,14 +18,13 @@ What multiplies the seconds (dollars a second, watts; `Money.paid`) is not repla
 $\log K = \min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from optimize.hardware.multipliers import plain_rounds
 from optimize.question import Left, Money, Problem, Tangents, Worth, columns
 
-ROUNDS = 16  # of the multipliers
 PRICED_ROUNDS = 10  # of the price
 MIXED = 6  # steps of the golden section
 _TINY = 1e-300
@@ -39,14 +38,12 @@ def dual_bound(
     at: Tangents,
     ends: _Ends | None = None,
     money: Money | None = None,
-    rounds: int = ROUNDS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
 
     Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
     `ends`: logarithms of the least and the most of the rates, for each plan its own (default: the problem's). `money`:
-    what multiplies the seconds (default: that of the objective); with a `share` of 0 nothing does. `rounds`: of the
-    multipliers of limits, where nothing has a price.
+    what multiplies the seconds (default: that of the objective); with a `share` of 0 nothing does.
     """
     ends = problem.ends if ends is None else ends
     money, (low, _) = problem.money if money is None else money, ends
@@ -59,7 +56,7 @@ def dual_bound(
         best, where = priced_bound(money, have, at, ends)
         best = best - at.log_value
         limited = possible & ((money.usd(where) > have.usd) | (money.watt(where) > have.watt))
-    steps = _priced_rounds if priced else functools.partial(_plain_rounds, rounds=rounds)
+    steps = _priced_rounds if priced else plain_rounds
     for y, value in _limited_rounds(steps, money, have, (at, ends), limited):
         better = value > best[limited]
         place = np.flatnonzero(limited)[better]
@@ -108,19 +105,6 @@ def _price_parts(money: Money, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     usd, watt = money.per_usd * money.usd.terms(y), money.per_watt * money.watt.terms(y)
     steep = money.usd.exponents * usd + money.watt.exponents * watt
     return usd + watt, np.maximum(steep, _TINY)
-
-
-def _plain_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, rounds: int = ROUNDS) -> _Rounds:
-    """Multipliers grow where their limit is missed."""
-    limits = have.usd, have.watt
-    start = np.maximum(-at.slopes, 1e-6).sum(-1)
-    multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
-    for _ in range(rounds):
-        usd, watt = (m / limit for m, limit in zip(multipliers, limits, strict=True))
-        y, value = _least(money, at, usd[:, None], watt[:, None], *ends)
-        yield y, value - multipliers[0] - multipliers[1]
-        used = money.usd(y) / limits[0], money.watt(y) / limits[1]
-        multipliers = [m * np.clip(part, 0.05, 20.0) ** 0.9 for m, part in zip(multipliers, used, strict=True)]
 
 
 def _priced_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7) -> _Rounds:
