@@ -18,7 +18,7 @@ EXPERTS = {
 
 def test_a_stage_is_held_with_its_own_layers():
     """One dense layer and one with experts on the first stage, two with experts on the last: a rank has two of a
-    layer's 8 experts, each as large as the dense layer's own products. `evaluated` spreads 1.5 of each stage's layers."""
+    layer's 8 experts, each as large as the dense layer's own products. `evaluated` spreads 1.5 on each stage."""
     row = read(**EXPERTS, notes="1 dense layer")
     even = evaluated([row])
     held = held_in_order([row], even)
