@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from costmodel.specs.loading import load_cluster, load_curves
-from optimize.hardware.multipliers import plain_rounds
-from optimize.hardware.tangents import dual_bound, project
+from optimize.hardware.tangents import _plain_rounds, dual_bound, project
 from optimize.question.asked import design_problem
 from optimize.question.objective import Limits, Objective
 from optimize.question.quantities import Job
@@ -42,7 +41,7 @@ def test_no_hardware_within_the_limits_is_below_a_round(limited, seed):
     for _ in range(PLACES):
         y = project(problem, have, generator.uniform(*problem.ends, at.y.shape))
         least = np.minimum(least, (at.slopes * (y - at.y)).sum(-1))
-    for _, bound in plain_rounds(problem.money, have, at, problem.ends):
+    for _, bound in _plain_rounds(problem.money, have, at, problem.ends):
         assert np.all(bound <= least + 1e-9)
 
 
