@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import breakdown as breakdown
     from costmodel.formulas.busy import Loads as Loads
     from costmodel.formulas.busy import busy as busy
+    from costmodel.formulas.busy import sent_s as sent_s
     from costmodel.formulas.busy import timed as timed
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.roofline import matmul_s as matmul_s
     from costmodel.formulas.roofline import memory_s as memory_s
     from costmodel.formulas.roofline import rates as rates
+    from costmodel.formulas.roofs import again_s as again_s
     from costmodel.formulas.roofs import operators_s as operators_s
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes
