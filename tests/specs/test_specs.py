@@ -266,16 +266,3 @@ def test_loading_costs_no_import_of_jax():
         "s.load_workload('llama3-8b'); sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_digest_is_of_names_and_contents_below_a_folder(tmp_path):
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "a.py").write_text("1")
-    (tmp_path / "b.csv").write_text("2")
-    first, both = specs.digest_of_files(tmp_path), specs.digest_of_files(tmp_path, ("*.py", "*.csv"))
-    assert first != both
-    (tmp_path / "b.csv").write_text("3")
-    assert specs.digest_of_files(tmp_path) == first
-    assert specs.digest_of_files(tmp_path, ("*.py", "*.csv")) != both
-    (tmp_path / "inner" / "a.py").rename(tmp_path / "a.py")
-    assert specs.digest_of_files(tmp_path) != first
