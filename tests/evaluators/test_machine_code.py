@@ -9,7 +9,6 @@ import pytest
 
 from costmodel.evaluators import compiled, machine_code
 from costmodel.formulas import COLLECTIVES
-from costmodel.specs import digest_of_files
 from experiments.speed.subject import Pool, cast, subject
 
 STEP, HARDWARE = (functools.partial(compiled.gradient_program, ("tensor",), "step_s", some) for some in (False, True))
@@ -91,16 +90,3 @@ def test_another_process_compiles_and_the_file_is_loaded(tmp_path, monkeypatch):
     for _ in range(2):  # compiled here
         assert machine_code.stored(line, trees, result)(*arrays)["y"].tolist() == [1.0, 3.0, 5.0, 7.0]
         assert not file.exists()
-
-
-def test_a_digest_is_of_names_and_contents_below_a_folder(tmp_path):
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "a.py").write_text("1")
-    (tmp_path / "b.csv").write_text("2")
-    first, both = digest_of_files(tmp_path), digest_of_files(tmp_path, ("*.py", "*.csv"))
-    assert first != both
-    (tmp_path / "b.csv").write_text("3")
-    assert digest_of_files(tmp_path) == first
-    assert digest_of_files(tmp_path, ("*.py", "*.csv")) != both
-    (tmp_path / "inner" / "a.py").rename(tmp_path / "a.py")
-    assert digest_of_files(tmp_path) != first
