@@ -2,6 +2,7 @@
 
 import pytest
 
+from costmodel.inputs import layers
 from costmodel.measured.rows import Case, case
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.notes import facts_of
@@ -142,6 +143,16 @@ def test_batches_follow_from_words():
         found = case(row | {"notes": notes})
         assert isinstance(found, Case)
         assert found.workload.batch == batch, notes
+
+
+@pytest.mark.parametrize(
+    ("notes", "modules"),
+    [("with MTP", 1), ("1 MTP layer", 1), ("mtp_num_layers=1", 1), ("2 MTP modules", 2)]
+    + [("multi-token prediction on", 1), ("w/o MTP", 0), ("mtp_num_layers: 0", 0), ("MTP off", 0), ("", 0)]
+    + [("no multi-token prediction", 0)],
+)  # fmt: skip
+def test_modules_of_multi_token_prediction_are_layers(notes, modules):
+    assert layers(read(**(H100 | {"notes": notes})).workload) == int(ROW["layers"]) + modules
 
 
 # machines

@@ -11,6 +11,8 @@ _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here 
 _RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 
+_HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by"
+
 ONE_SOURCE = {
     **dict.fromkeys(
         [("SOFTWARE_NAMES", name) for name in ("nanotron", "max text", "te", "deep speed", "nemo")]
@@ -28,9 +30,10 @@ ONE_SOURCE = {
         _NAME,
     ),
     **dict.fromkeys(
-        [("overlap_data", f"{_DATA} & overlap*"), ("async_tp", "tp|tensor|tensor_parallel* & overlap*")]
+        [("overlap_data", f"{_DATA} & {_HIDDEN}"), ("async_tp", f"tp|tensor|tensor_parallel* & {_HIDDEN}")]
         + [("allocated_memory", "memory|mem|peak & allocated")]
         + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
+        + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
         + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]

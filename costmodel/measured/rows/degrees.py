@@ -18,6 +18,8 @@ def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | Non
         printed = None if told > 1 and _divides(columns, told, name) else printed
     if printed is not None:
         return printed
+    if name == "cp" and told == facts.get("sequence_ranks") == columns.count("tp"):
+        return None  # Megatron's, of the tensor ranks
     if name == "tp" and not told and facts.get("tensor_in_node"):
         told = columns.count("gpus_per_node") or 0
     return told if told and _divides(columns, told, name) else None

@@ -133,13 +133,14 @@ def _numbers(
 ) -> dict[str, Any]:
     """The formats of numbers, which of them are kept, and how attention and the loss are computed."""
     usual = "bf16" if own_zero(columns, facts, software) else SOFTWARE[software].gradient_dtype
+    is_narrow = bool(facts.get("pure_narrow")) and not facts.get("wide_masters")
     return {
         "precision": precision(columns, machine.family, machine.cluster.accelerator.types, assumed),
         "attention": attention(columns, facts),
         "loss": _loss(facts, software),
-        "master_weights": not facts.get("pure_narrow"),
+        "master_weights": not is_narrow,
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
-    } | of_update(columns, "bf16" if facts.get("pure_narrow") else usual, bool(facts.get("pure_narrow")))
+    } | of_update(columns, "bf16" if is_narrow else usual, is_narrow)
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:

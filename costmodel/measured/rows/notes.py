@@ -71,6 +71,10 @@ def _numbers(text: str) -> dict[str, float]:
     found = {name: number(text, phrases) for name, phrases in meanings.NUMBERS.items()}
     if found["ulysses"] and found["ring"]:  # heads and sequences are both divided
         found["context"] = found["ulysses"] * found["ring"]
+    elif found["head_parallel"]:
+        found["context"] = found["head_parallel"] * (found["ring"] or found["context"] or 1.0)
+    elif not found["context"] and found["sequence_ranks"] != found["tensor"]:  # equal ones are Megatron's
+        found["context"] = found["sequence_ranks"]
     undivided = [name for name, words in meanings.ABSENT.items() if not found[name] and absent(text, words)]
     return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
 

@@ -35,7 +35,10 @@ _RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
     r"(?<=\d)\s?(?:G[Bb]s\b|gbs\b(?=\s(?:infiniband|ib|ethernet|roce|efa|nics?|hcas?|ports?|links?|network|nvlink|per)\b))"
 )
 _BLANKS = re.compile(r"[\s\u2010-\u2014]+")
+_OF_STATES = r"(?:param(?:eter)?s?|weights?|grad(?:ient)?s?|(?:optimi[sz]er )?states?|activations?|moment(?:um|s)?)"
 _RESPELT = (
+    ("re-", re.compile(r"\bre-(?=mat|comput)"), "re"),
+    ("lion", re.compile(r"\blion(?=\s(?:cluster|machine|supercomputer|system|hpc|partition|nodes?)\b)"), ""),
     (".", re.compile(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)"), r"\1"),
     # what is written away is nothing that is computed again
     ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
@@ -44,6 +47,8 @@ _RESPELT = (
     ("w/o", re.compile(r"\bw/o\b"), "without"),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
     ("k", re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)"), _in_full),
+    # of several things that are in one place each is there
+    (",", re.compile(rf"\b({_OF_STATES}),\s(?=(?:and\s)?{_OF_STATES}\b)"), r"\1 and "),
     # of a change the row has what it changed to
     ("from", re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov|extend)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)"), ""),
 )  # fmt: skip
@@ -67,6 +72,13 @@ _GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
 _TURNED = re.compile(r"(?<![\w.])\d+[tpdce]p?(?:\s*[x/,\-]\s*\d+[tpdce]p?)+(?!\w)")
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
+_BARE = re.compile(
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert)\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
+)
+_OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
+_IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
+_SUBSCRIPT = re.compile(r"\bd[ _](?=[stpdce]p\b\s*=)")
+_PAIRS = re.compile(r"\b(tp|tensor[ \-]parallel\w*)\s(?:over |across |in )?pairs\b")
 
 
 def _degrees(text: str) -> str:
@@ -81,11 +93,18 @@ def _degrees(text: str) -> str:
 
 
 def _of_formulas(text: str) -> str:
+    if len({found[1] for found in _BARE.finditer(text)}) > 1:  # tensor 2, context 1, pipeline 2
+        text = _BARE.sub(lambda found: f"{'t' if found[1][0] in 'mo' else found[1][0]}p ", text)
+    if "pairs" in text:
+        text = _PAIRS.sub(r"\1 2", text)
     if "=" not in text:
         return text
-    text = _NAMED.sub(lambda found: f"{found[1][0]}p=", text)
+    if _IS_MESH.search(text):
+        text = _OF_MESH.sub("tp=", text)
+    text = _SUBSCRIPT.sub("", _NAMED.sub(lambda found: f"{found[1][0]}p=", text))
     letters = {found[1] for found in _FORMULA.finditer(text)}
-    return _FORMULA.sub(lambda found: f"{_LETTERS[found[1]]}=", text) if {"t", "p"} <= letters else text
+    are_degrees = "p" in letters and letters & {"t", "d"}
+    return _FORMULA.sub(lambda found: f"{_LETTERS[found[1]]}=", text) if are_degrees else text
 
 
 def _apart(glued: str) -> str:
