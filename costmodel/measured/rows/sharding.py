@@ -26,6 +26,8 @@ _OF_SHARDING += (
     "zero~ dp|data_parallel*|optimi*",
     "way|gpu|rank|device shard*|group",
     "no zero",
+    "z1|z2|z3",
+    "param*|weight* is|are? shard*|partition*|split|divided",
     "sharded data parallel*",
 )
 _OF_SHARDING += (
@@ -37,6 +39,7 @@ _OF_SHARDING += (
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 _KEPT = ("shard grad op", "hybrid shard zero2", "param*|weight* kept|stay|left gathered|whole|after")  # the same, said
 _OF_SHARDING += _KEPT
+_OF_SHARDING += tuple(phrase for phrase, _ in meanings.SHARDINGS if not phrase.startswith("optim"))
 _NAMED_3 = re.compile(r"^3\b|(?:zero|stage)\W*3", re.IGNORECASE)
 _ZERO = re.compile(r"(?:^|\b(?:with|and|plus|using)\s|[+&]\s?)zero\W*$")  # of which nobody says the stage
 
@@ -69,6 +72,8 @@ def sharding(
     if stage == 0:
         return {"zero_stage": 0}
     shard = _shard(cell.lower(), told.lower(), machine, degrees, ranks)
+    if shard == degrees["data"] and "group" not in cell:  # a mesh, which context ranks share too (K: torchtitan's)
+        shard = ranks
     return {"zero_stage": stage, "data_shard": shard if 0 < shard < ranks and ranks % shard == 0 else None}
 
 
@@ -128,6 +133,7 @@ _GROUPS = (
     r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|way) (?:\w+ )?(?:group|partition|island)"
     r"|(?:shard\w*|partition\w*) (?:\w+ ){0,2}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
+    r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"

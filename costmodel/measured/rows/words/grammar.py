@@ -43,7 +43,7 @@ def _run(words: list[str]) -> _Run:
 def _piece(word: str, first: bool, last: bool) -> str:
     if word == "#":
         return (
-            (r"(?<![\w.])" if first else r"[\s:=(~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
+            (r"(?<![\w.])" if first else r"[\s:=()~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
         )
     optional, word = word.endswith("?"), word.rstrip("?")
     ending = _END if last else _JOIN
@@ -133,9 +133,11 @@ def absent(text: str, phrases: tuple[str, ...]) -> bool:
     return any(_denied(clause, start, end) and _NOTHING_MORE.match(clause[end:]) for clause, start, end in places)
 
 
-_NOTHING_MORE = re.compile(r"\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)")
+_NOTHING_MORE = re.compile(
+    r"\s*[:(]|\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)"
+)
 _OF_ANOTHER = re.compile(
-    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
+    r"\b(?:virtual|sharded|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
@@ -206,7 +208,7 @@ _INSTEAD = re.compile(
     r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
 )
 _NOT_AFTER = re.compile(
-    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training|capture))?"
+    r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture)){0,3}"
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
