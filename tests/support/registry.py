@@ -74,6 +74,7 @@ _LINK = {
         "calls",
         "*latency_s",
         "collective_s",
+        "ring_step_s",
         "collective_ramp",
         "chunk_fill",
         "*oversubscription",
@@ -117,6 +118,7 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
+        "*.sync_rank_s", "*.ring_step_s",
         "*.jitter_s", "*.update_passes", "*.cast_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop", "*.network_hop", "*_size0", "*.context_imbalance",
         "*.attention_backward_ratio",
