@@ -73,7 +73,7 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
             collectives.parted(hop, 1.0 / point.tensor, sem),
             collectives.repeat(gather, (1 - point.sequence_parallel) * (1 - point.single_stage(sem))),
         ),
-        sync_wait_s=sync_wait_s(point, stack, sem),
+        sync_wait_s=_sync_wait_s(point, stack, sem),
         experts=expert_laws(counted, point, tiers, stack, sem),
     )
 
@@ -86,7 +86,7 @@ def _without_steps(stack: Stack) -> Stack:
     return dataclasses.replace(stack, ring_step_s=0.0)
 
 
-def sync_wait_s(point: PlanPoint, stack: Stack, sem: Semantics) -> Scalar:
+def _sync_wait_s(point: PlanPoint, stack: Stack, sem: Semantics) -> Scalar:
     """Host's wait for all tensor ranks at one edge of their region, in a pipeline over several domains; 0 elsewhere.
 
     nanotron's rows, the only ones that have it, take the same time at microbatches of 1 to 8: 1B and 8B on H100 with
@@ -95,7 +95,7 @@ def sync_wait_s(point: PlanPoint, stack: Stack, sem: Semantics) -> Scalar:
     """
     divided = sem.minimum(1.0, point.tensor - 1) * sem.minimum(1.0, point.pipeline - 1)
     leaves = sem.minimum(1.0, sem.maximum(point.accelerators / point.domain, 1.0) - 1)
-    return stack.sync_rank_s * float(stack.habits.waits_for_ranks) * point.tensor * divided * leaves
+    return stack.sync_rank_s * stack.habits.waits_for_ranks * point.tensor * divided * leaves
 
 
 def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Semantics) -> tuple[Tier, ...]:

@@ -48,7 +48,7 @@ class Habits:
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     # the host
     updates_on_host: bool = False  # optimizer states in the host's memory are updated by its processors
-    waits_for_ranks: bool = False  # in pipelines over domains hosts wait at each tensor collective, by its ranks
+    waits_for_ranks: float = 0.0  # 1: in pipelines over domains hosts wait at each tensor collective, by its ranks
     captured: float = 0.0  # share of the kernels that CUDA graphs hold: the host does not issue them again
     captured_iteration: bool = False  # a graph holds the whole step: no host work for experts, microbatches or the step
     # the model

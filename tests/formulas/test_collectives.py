@@ -136,7 +136,7 @@ def test_golden_runs_of_the_cluster_design_papers_simulator(megabytes, ranks, pu
 def test_the_host_waits_for_tensor_ranks_in_pipelines_over_several_domains_alone(tensor, pipeline, data, waits):
     """Domains of 8. Each edge of a tensor-parallel region waits for all its ranks."""
     plan = Plan(data=data, tensor=tensor, pipeline=pipeline)
-    machine = cluster(tensor * pipeline * data, stack=Stack(sync_rank_s=1e-4, habits=Habits(waits_for_ranks=True)))
+    machine = cluster(tensor * pipeline * data, stack=Stack(sync_rank_s=1e-4, habits=Habits(waits_for_ranks=1.0)))
     workload, machine, point = prepare(small_decoder(layers=8, batch=16), machine, plan)
     found = laws(counts(workload, point, SEM), point, machine, machine.stack, SEM)
     np.testing.assert_allclose(found.sync_wait_s, waits * tensor * 1e-4, rtol=1e-12)
