@@ -7,6 +7,7 @@ over `REGISTRY`; `tests/formulas/test_form.py` checks that no public function of
 
 import dataclasses
 import fnmatch
+from typing import Any
 
 from costmodel.inputs.schedules import SCHEDULES
 from tests.support.families import (
@@ -67,7 +68,7 @@ FAMILIES = {
     "report": Family(job_sample, lambda a, sem: report_values(*job_of(a), sem)),
 }
 
-_LINK = {
+_LINK: dict[str, Any] = {
     "unit": "_s",
     "rises": (
         "payload_bytes",
@@ -114,7 +115,7 @@ _ATTENTION = {
 }
 _STREAM = {"rises": ("operand_bytes", "unfused_touches", "kernel_s"), "falls": ("fused_kernels", "hbm_*")}
 _SIZES = (*ARCHITECTURE, "key_value_heads", "batch")
-_TIME = {
+_TIME: dict[str, Any] = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
@@ -141,7 +142,7 @@ _MEMORY = {
 }  # fmt: skip
 _SIZE_RISES = ("heads", "head_size", "key_value_heads", "sequence", "point.microbatch")
 _SIZE_FALLS = ("point.context", "point.tensor", "point.sequence_parallel")
-_UTILISATION = {"unit": "", "rises": _TIME["falls"][1:], "falls": _TIME["rises"][len(_SIZES) :]}
+_UTILISATION: dict[str, Any] = {"unit": "", "rises": _TIME["falls"][1:], "falls": _TIME["rises"][len(_SIZES) :]}
 
 _NETWORK_ENTRIES = {
     "collectives.all_gather": Entry("network", **_LINK),
@@ -184,8 +185,12 @@ _KERNEL_ENTRIES = {
     "counts.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
-_PRICE = {"unit": "", "rises": (*SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
-_POWER = {"unit": "", "rises": (*SOLD, "*.amount", "*draw*", "facility_factor"), "falls": ("*.reference*",)}
+_PRICE: dict[str, Any] = {"unit": "", "rises": (*SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
+_POWER: dict[str, Any] = {
+    "unit": "",
+    "rises": (*SOLD, "*.amount", "*draw*", "facility_factor"),
+    "falls": ("*.reference*",),
+}
 _CURVES_ENTRIES = {
     "curves.capital_usd": Entry("curves", **_PRICE | {"rises": (*_PRICE["rises"], "accelerators")}),
     "curves.chip_usd": Entry("curves", **_PRICE),

@@ -114,7 +114,7 @@ def double() -> AbstractContextManager[None]:
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64
+    from jax.experimental import enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     return enable_x64()
 
@@ -146,9 +146,7 @@ def cluster_batch(rng: np.random.Generator, n: int, tiers: int = 2) -> Cluster:
     return dataclasses.replace(found, accelerator=second)
 
 
-def workload_batch(
-    rng: np.random.Generator, n: int, batch: Array, least_layers: Array = 1.0, **flags: bool
-) -> Workload:
+def workload_batch(rng: np.random.Generator, n: int, batch: Array, least_layers: Array = 1.0, **flags: Any) -> Workload:
     """Random decoders. `least_layers` by plan, so that no stage is without."""
     sizes = sizes_batch(rng, n, least_layers)
     return decoder(hidden=sizes["heads"] * sizes["head_size"], batch=batch, **sizes, **flags)
