@@ -43,7 +43,7 @@ def _run(words: list[str]) -> _Run:
 def _piece(word: str, first: bool, last: bool) -> str:
     if word == "#":
         return (
-            (r"(?<![\w.])" if first else r"[\s:=(~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
+            (r"(?<![\w.])" if first else r"[\s:=()~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
         )
     optional, word = word.endswith("?"), word.rstrip("?")
     ending = _END if last else _JOIN
@@ -61,7 +61,7 @@ def _alternative(text: str) -> str:
 def clauses(text: str) -> tuple[str, ...]:
     """The text as phrases take it, cut where a negation ends, without what it tells of other runs; lists of what is
     absent are spelt out."""
-    text = spelt(text)
+    text = _OTHER_ROWS.sub(" ", spelt(text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
         r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
@@ -71,10 +71,16 @@ def clauses(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+_OTHER_ROWS = re.compile(
+    r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same)\b)(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
+    r"(?:(?![;|]|\.\s|\s(?:but|while|whereas)\s).)*"
+)
+"""Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""
 _OF_OTHERS = re.compile(
     r"\b(?:elsewhere|(?:would|could)(?!\s+not\s+fit)"
     r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
+    r"|the rows? with(?:out)?\s.{1,60}\s(?:follows?|above|below|next|before)"
     r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
     r"|(?:gave|gives|had|has|shows?|reach\w*) (?:\w+ )?the same (?:speed|throughput|time|results?|numbers?))\b"
     r"|\b(?:baseline|reference|previous|earlier|older)\b.*(?:\b(?:slower|faster|worse|better|took|takes|oom\w*)\b|\d\s?%)"
@@ -84,7 +90,7 @@ _QUANTITY = r"\s(?:usual|expected|needed|[~\d.,]+\s?(?:%|[kmgt]i?b\b|t?flop|tok|
 _COMPARED = re.compile(
     r"\b(?:compar(?:ed|ing|ison) (?:to|with)|relative to|versus|vs|against|rather than|in place of"
     rf"|(?<!other )than(?!{_QUANTITY})"
-    r"|unlike|as opposed to|baselines? (?:for|of|to))\b.*?(?:$|(?=\b(?:thanks|by|due|because|owing|via)\b))"
+    r"|unlike|as opposed to|baselines? (?:for|of|to))\b.*?(?:$|(?=:\s|\b(?:thanks|by|due|because|owing|via)\b))"
     r"|\b(?:speed-?ups?|faster|gains?|\d\s?%)(?:\s(?:of\s)?[\d.]+\s?[x%]?)?\sover\b.*?(?:$|(?=\b(?:thanks|by|due)\b))"
 )
 """What stands behind these words is another run's, up to what made the difference."""
@@ -133,9 +139,11 @@ def absent(text: str, phrases: tuple[str, ...]) -> bool:
     return any(_denied(clause, start, end) and _NOTHING_MORE.match(clause[end:]) for clause, start, end in places)
 
 
-_NOTHING_MORE = re.compile(r"\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)")
+_NOTHING_MORE = re.compile(
+    r"\s*[:(]|\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)"
+)
 _OF_ANOTHER = re.compile(
-    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
+    r"\b(?:virtual|sharded|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
@@ -206,7 +214,7 @@ _INSTEAD = re.compile(
     r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
 )
 _NOT_AFTER = re.compile(
-    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training|capture))?"
+    r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture)){0,3}"
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
