@@ -5,9 +5,9 @@ An entry `module.function` or `module.function:value` is one of these values wit
 over `REGISTRY`; `tests/formulas/test_form.py` checks that no public function of a formula module is missing.
 """
 
+# pyright: reportArgumentType=false
 import dataclasses
 import fnmatch
-from typing import Any
 
 from costmodel.inputs.schedules import SCHEDULES
 from tests.support.families import (
@@ -68,7 +68,7 @@ FAMILIES = {
     "report": Family(job_sample, lambda a, sem: report_values(*job_of(a), sem)),
 }
 
-_LINK: dict[str, Any] = {
+_LINK = {
     "unit": "_s",
     "rises": (
         "payload_bytes",
@@ -115,7 +115,7 @@ _ATTENTION = {
 }
 _STREAM = {"rises": ("operand_bytes", "unfused_touches", "kernel_s"), "falls": ("fused_kernels", "hbm_*")}
 _SIZES = (*ARCHITECTURE, "key_value_heads", "batch")
-_TIME: dict[str, Any] = {
+_TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
@@ -142,7 +142,7 @@ _MEMORY = {
 }  # fmt: skip
 _SIZE_RISES = ("heads", "head_size", "key_value_heads", "sequence", "point.microbatch")
 _SIZE_FALLS = ("point.context", "point.tensor", "point.sequence_parallel")
-_UTILISATION: dict[str, Any] = {"unit": "", "rises": _TIME["falls"][1:], "falls": _TIME["rises"][len(_SIZES) :]}
+_UTILISATION = {"unit": "", "rises": _TIME["falls"][1:], "falls": _TIME["rises"][len(_SIZES) :]}
 
 _NETWORK_ENTRIES = {
     "collectives.all_gather": Entry("network", **_LINK),
@@ -185,8 +185,8 @@ _KERNEL_ENTRIES = {
     "counts.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
-_PRICE: dict[str, Any] = {"unit": "", "rises": (*SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
-_POWER: dict[str, Any] = {
+_PRICE = {"unit": "", "rises": (*SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
+_POWER = {
     "unit": "",
     "rises": (*SOLD, "*.amount", "*draw*", "facility_factor"),
     "falls": ("*.reference*",),
