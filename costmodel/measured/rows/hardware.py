@@ -71,7 +71,7 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
 
 def squeezed(hardware: str) -> str:
     """The name of an accelerator without blanks, dashes and makers; a comma parts what follows of its memory."""
-    name = re.sub(r"[\s\-,(]+(\d+\s*gi?b?\b)", r",\1", _MAKERS.sub("", hardware.lower()))
+    name = re.sub(r"[\s\-,(]+(\d+\s*g(?:i?b?|o)\b)", r",\1", _MAKERS.sub("", hardware.lower()))
     return re.sub(r"[\s\-]", "", name)
 
 
@@ -138,7 +138,7 @@ def _gigabytes(printed: str) -> float | None:
 
 
 _MEMORY = re.compile(
-    r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)"  # neither Gb nor a `GB200`
+    r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB|Go)(?!/s|ps|it|\d)"  # neither Gb nor a `GB200`
     r"|(?<![\dx])(?=(?:16|32|40|64|80|96|141|192)[Gg]\b)(\d+)"
 )
 _OF_GRACE = ("120", "240", "480")  # GB of the processor beside it
