@@ -61,13 +61,15 @@ def plain_rows(rows: Iterator[list[str] | str], character: str) -> Iterator[list
 def with_points(rows: Sequence[Mapping[str, str] | str], character: str) -> list[Mapping[str, str] | str]:
     """Rows with points in their numbers where the table has commas, as one that is parted by something else may: in all
     columns, or where some have decimal points in those that have commas alone. Semicolons leave commas to decimals."""
-    rows = [row if isinstance(row, str) else {name: _joined(cell) for name, cell in row.items()} for row in rows]
+    joined: list[Mapping[str, str] | str] = [
+        row if isinstance(row, str) else {name: _joined(cell) for name, cell in row.items()} for row in rows
+    ]
     comma = _COMMA if character == ";" else _DECIMAL_COMMA
-    points, commas = (_columns_with(found, rows) for found in (_DECIMAL_POINT, comma))
+    points, commas = (_columns_with(found, joined) for found in (_DECIMAL_POINT, comma))
     if character == "," or not commas:
-        return rows
+        return joined
     kept = commas - points if points else None
-    return [row if isinstance(row, str) else _with_points(row, kept) for row in rows]
+    return [row if isinstance(row, str) else _with_points(row, kept) for row in joined]
 
 
 _COMMA = re.compile(rf"\d+,\d+|{_DECIMAL_COMMA.pattern}")

@@ -94,10 +94,11 @@ def steps_by_rate(source: str, column: str) -> tuple[float, ...]:
         rows = [row for row in csv.DictReader(file) if source in row["source"] and row[column]]
     rows = [row for row in rows if not any(name in row["model"] for name in OTHERWISE)]
     pairs = [(case(row), case({**row, **dict.fromkeys((*TIMES, *RATES), ""), column: row[column]})) for row in rows]
+    timed = [
+        (whole, timed_by_rate(alone)) for whole, alone in pairs if isinstance(whole, Case) and isinstance(alone, Case)
+    ]
     return tuple(
-        timed_by_rate(alone).measured_step_s / whole.measured_step_s  # pyright: ignore[reportOperatorIssue]
-        for whole, alone in pairs
-        if isinstance(whole, Case) and isinstance(alone, Case) and whole.measured_step_s
+        (alone.measured_step_s or np.nan) / whole.measured_step_s for whole, alone in timed if whole.measured_step_s
     )
 
 
