@@ -69,7 +69,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero stage? 2|3? offload*|infinity",
     ),
-    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
+    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
+        "zero stage? 2|3? plus|with|and offload*"),
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
@@ -136,7 +137,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# layer* offloaded",
     ),
     "recompute_layers": (
-        f"{_RECOMPUTED} num? layer* #",
+        "recomput*|remat* num? layer* #",  # K: `checkpoint-num-layers` of older Megatron are those of a group
         f"{_RECOMPUTED} of? first? # layer*",
         "# layer* fully? recomputed|checkpointed",
     ),
@@ -226,7 +227,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "offload_share": ("offload* frac*|ratio|share #",),
+    "offload_share": ("offload* with|at|by? a? frac*|ratio|share #",),
     "global_batch": ("# gbs","global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
@@ -342,7 +343,8 @@ RECOMPUTES = (
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
     (f"{_RECOMPUTE} & of|the|all|decoder|transformer|encoder layers~|blocks~", "full"),
-    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
+    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
+    (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
 )  # fmt: skip
