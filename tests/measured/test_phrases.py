@@ -11,6 +11,9 @@ _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here 
 _RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 
+_OF_ALL = (
+    "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*"
+)
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by"
 
 ONE_SOURCE = {
@@ -31,7 +34,9 @@ ONE_SOURCE = {
     ),
     **dict.fromkeys(
         [("overlap_data", f"{_DATA} & {_HIDDEN}"), ("async_tp", f"tp|tensor|tensor_parallel* & {_HIDDEN}")]
-        + [("allocated_memory", "memory|mem|peak & allocated")]
+        + [("allocated_memory", "memory|mem|peak & allocated"), ("memory_of_all", _OF_ALL)]
+        + [("memory_of_all", "worst|fullest|heaviest rank|gpu|device|stage|node")]
+        + [("memory_of_all", "max*|largest on|over|of the? first and? last node*|rank*|stage*")]
         + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
         + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]

@@ -151,7 +151,7 @@ def test_training_without_masters_is_read_in_any_words(words):
 )
 def test_which_memory_a_row_prints(words, meant):
     """nvidia-smi shows more than the allocator has reserved, and that is more than its tensors."""
-    found = [read(notes=words)]
+    found = [read(notes=words, pp="1", dp="8")]
     figures = evaluated(found)
     assert logged_bytes(found, figures)[0] == getattr(figures, meant)[0]
     assert figures.allocated_bytes[0] < figures.tensor_bytes[0] < figures.device_bytes[0]

@@ -138,6 +138,7 @@ _OF_ANOTHER = re.compile(
     r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
+_OF_EACH, _RANKS = re.compile(r"\bper[\s\-]*$"), re.compile(r"dp|data")  # `batch per DP 36` is no `DP 36`
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
 
@@ -155,7 +156,8 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
                 continue
             before = clause[: found.start()]
             of_another = _OF_ANOTHER.search(before) or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
-            if not of_another and _verdict(clause, start, end, _compiled(phrase)[1]):
+            of_each = _RANKS.match(found[0]) and _OF_EACH.search(before)
+            if not (of_another or of_each) and _verdict(clause, start, end, _compiled(phrase)[1]):
                 return float(found[1].replace(",", ""))
     return None
 
