@@ -48,6 +48,7 @@ def test_a_stage_is_held_with_its_own_layers():
         ("memory on the last stage", "last"),
         ("reserved memory is that of the last rank", "last"),
         ("last rank memory", "last"),
+        ("2 layers fewer on the last stage", "first"),
         ("trained with Primus", "last"),
     ],
 )

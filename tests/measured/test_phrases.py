@@ -11,9 +11,7 @@ _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here 
 _RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 
-_OF_ALL = (
-    "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*"
-)
+_OF_ALL = "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*"
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by"
 
 ONE_SOURCE = {

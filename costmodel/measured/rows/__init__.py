@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.known import known_cluster as known_cluster
     from costmodel.measured.rows.layouts import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows.readings import alternatives as alternatives
+    from costmodel.measured.rows.readings import classes_on as classes_on
     from costmodel.measured.rows.readings import doubts as doubts
     from costmodel.measured.rows.readings import in_any_software as in_any_software
     from costmodel.measured.rows.readings import in_other_software as in_other_software

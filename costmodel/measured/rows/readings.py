@@ -77,8 +77,8 @@ def _with_likely_layouts(cases: Sequence[Case]) -> list[Case]:
     for i, own, end in zip(at, layouts, ends, strict=True):
         here = slice(end - len(own), end)
         limit_bytes = float(cases[i].cluster.accelerator.hbm_bytes)
-        likely = np.array([_is_usual(layout) for layout in own])
-        chosen[i] = own[_median_layout(figures.step_s[here], figures.peak_bytes[here], likely, limit_bytes)]
+        usual = np.array([_is_usual(layout) for layout in own])
+        chosen[i] = own[_median_layout(figures.step_s[here], figures.peak_bytes[here], limit_bytes, usual)]
     return chosen
 
 
@@ -87,14 +87,14 @@ def _is_usual(case: Case) -> bool:
     return case.stack not in ("deepspeed", "fsdp") or case.plan.tensor * case.plan.pipeline == 1
 
 
-def _median_layout(step_s: np.ndarray, peak_bytes: np.ndarray, likely: np.ndarray, limit_bytes: float) -> int:
-    """The place of the layout, of likely ones if any fits; where none fits, among those that need the least memory; the
+def _median_layout(step_s: np.ndarray, peak_bytes: np.ndarray, limit_bytes: float, usual: np.ndarray) -> int:
+    """The place of the layout, of usual ones if any fits; where none fits, among those that need the least memory; the
     first where sizes are beyond what numbers hold."""
     known = np.isfinite(step_s) & np.isfinite(peak_bytes)
     if not known.any():
         return 0
     possible = np.flatnonzero(known & (peak_bytes <= max(limit_bytes, float(peak_bytes[known].min()))))
-    possible = possible[likely[possible]] if likely[possible].any() else possible
+    possible = possible[usual[possible]] if usual[possible].any() else possible
     logs = np.log([step_s[possible], peak_bytes[possible]])
     weights = np.exp((logs[0].min() - logs[0]) / _TRIED)
     beyond = logs - np.array([[_weighted_median(of_kind, weights)] for of_kind in logs])
@@ -221,7 +221,12 @@ def in_any_software(case: Case) -> tuple[Case, ...]:
     C: calibration rows without the names of their software are off by .18 in the mean over sources as the assumed class
     has them, by .09 in the geometric mean over all, and by .11 where that is without their own class.
     """
-    return _run_by(case, (megatron_on(case.family), "fsdp", "deepspeed", "nanotron"))
+    return _run_by(case, classes_on(case.family))
+
+
+def classes_on(family: str) -> tuple[str, ...]:
+    """Classes of software that hold tensors by PyTorch's allocator on hardware of a family."""
+    return (megatron_on(family), "fsdp", "deepspeed", "nanotron")
 
 
 def _run_by(case: Case, names: Sequence[str]) -> tuple[Case, ...]:
