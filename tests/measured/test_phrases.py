@@ -2,17 +2,13 @@
 
 import pytest
 
+from costmodel.measured.rows.words import meanings
 from tests.support import NIGHTLY, often
 from tests.support.phrases import distinct, phrases, reading, sources_without
 from tests.support.row_by_hand import bulk_rows, needs_bulk
 
 _NAME = "the name of software, of a kernel or of a format"
 _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here happens to say them"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
-_DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
-
-_OF_ALL = "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*"
-_HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by"
 
 ONE_SOURCE = {
     **dict.fromkeys(
@@ -31,14 +27,13 @@ ONE_SOURCE = {
         _NAME,
     ),
     **dict.fromkeys(
-        [("overlap_data", f"{_DATA} & {_HIDDEN}"), ("async_tp", f"tp|tensor|tensor_parallel* & {_HIDDEN}")]
-        + [("allocated_memory", "memory|mem|peak & allocated"), ("memory_of_all", _OF_ALL)]
-        + [("memory_of_all", "worst|fullest|heaviest rank|gpu|device|stage|node")]
-        + [("memory_of_all", "max*|largest on|over|of the? first and? last node*|rank*|stage*")]
+        [("overlap_data", meanings.FLAGS["overlap_data"][0]), ("async_tp", meanings.FLAGS["async_tp"][0])]
+        + [("allocated_memory", "memory|mem|peak & allocated")]
+        + [("memory_of_all", phrase) for phrase in meanings.FLAGS["memory_of_all"]]
         + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
         + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
-        + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
+        + [("selective_layers", meanings.FLAGS["selective_layers"][0])]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
         + [("accumulation", "# gradient|grad? accum*")]

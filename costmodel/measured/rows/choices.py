@@ -32,7 +32,8 @@ def recompute(
         return {"recompute": "full", "recompute_share": share or 0.5}, False
     if mode == "full":
         held = _recomputed_layers(columns, facts)
-        share = min(1.0, held * pipeline * (columns.count("vpp") or 1) / layers) if held else 1.0
+        virtual = columns.count("vpp") or facts.get("virtual_stages", 1.0)
+        share = min(1.0, held * pipeline * virtual / layers) if held else 1.0
         return {"recompute": "full", "recompute_share": share}, False
     return {"recompute": mode}, False
 
@@ -64,7 +65,9 @@ def _of_layers(notes: str) -> str:
     told, before = [], ""
     for clause in clauses(notes):
         share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
-        if re.search(r"layer|block", clause) and said(before if share_of_it else clause, meanings.RECOMPUTED):
+        if re.search(r"layer|block|ratio|fraction|share|proportion", clause) and said(
+            before if share_of_it else clause, meanings.RECOMPUTED
+        ):
             told.append(clause)
         before = clause
     return "; ".join(told)
@@ -102,6 +105,9 @@ _OF_ACTIVATIONS = re.compile(
 )
 
 
+_FLASH = re.compile(r"\bflash[\s\-]?att\w*")  # beside it, not what is computed again
+
+
 @_remembered
 def _about_recompute(notes: str) -> str:
     """The notes without the checkpoints that are written to disk."""
@@ -109,7 +115,7 @@ def _about_recompute(notes: str) -> str:
     def is_file(clause: str) -> bool:
         return "checkpoint" in clause and bool(_SAVED.search(clause)) and not _OF_ACTIVATIONS.search(clause)
 
-    return "; ".join(clause for clause in clauses(notes) if not is_file(clause))
+    return "; ".join(_FLASH.sub("", clause) for clause in clauses(notes) if not is_file(clause))
 
 
 def _of(text: str, table: Table, denied: str | None = None) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.job_sizes import told_sequence
 from costmodel.measured.rows.names import SIZES, known_dimensions, rough_sizes
-from costmodel.measured.rows.words import clauses, meanings, said
+from costmodel.measured.rows.words import clauses, kinds, meanings, said
 from costmodel.specs import show
 
 _GATED = re.compile(
@@ -46,6 +46,8 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     """The row with all its dimensions, and what was taken from where; words count before names."""
     given = {name: columns.text(name) for name in (*SIZES, "seq")}
     given |= {name: str(int(facts[name])) for name in ("layers", "kv_heads") if name in facts and not given[name]}
+    if not given["layers"] and facts.get("stage_layers") and (columns.count("pp") or 1) > 1:
+        given["layers"] = str(columns.needed("pp") * int(facts["stage_layers"]))
     given |= {name: size for name, size in _in_words(columns.text("notes")).items() if not given[name]}
     of_it = _LAYERS_OF_IT.search(columns.text("model").lower())  # 4 layers of Llama 3 8B
     given["layers"] = given["layers"] or (of_it[1] if of_it else "")
@@ -91,11 +93,16 @@ def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str
         and _MIXTURE.search(columns.text("model").lower())
     ):
         return {}
-    if told and known and all(abs(math.log(told / size)) > math.log(_ANOTHER_SIZE) for size in rough_sizes(known)):
+    sides = 2.0 if said(columns.text("model"), kinds.TWO_STACKS) else 1.0
+    if told and known and all(_is_far(told / sides, size) for size in rough_sizes(known)):
         return {}
     if said(columns.text("notes"), _OTHER_TOKENS):
         known = {name: size for name, size in known.items() if name != "vocab"}
     return known
+
+
+def _is_far(told: float, size: float) -> bool:
+    return abs(math.log(told / size)) > math.log(_ANOTHER_SIZE)
 
 
 def _of_family(columns: Columns) -> Mapping[str, str]:

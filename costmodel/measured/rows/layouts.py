@@ -46,7 +46,7 @@ def layout(
         **given,
         microbatch=micro,
         domain=machine.domain,
-        sequence_parallel=tensor and bool(printed),
+        sequence_parallel=tensor and bool(printed) and not facts.get("whole_sequences"),
         fused_kernels=habits.fused_kernels,
     )
     unknown = {
@@ -110,6 +110,8 @@ def _schedule(
         return {}
     if virtual is None and facts.get("virtual_layers"):
         virtual = max(1, round(layers / (pipeline * facts["virtual_layers"])))
+    if virtual is None and named == "interleaved" and facts.get("stage_layers"):
+        virtual = max(1, round(layers / (pipeline * facts["stage_layers"])))
     if virtual is None and named == "interleaved":
         virtual = next((v for v in range(2, layers // pipeline + 1) if layers % (v * pipeline) == 0), None)
         if virtual is not None:

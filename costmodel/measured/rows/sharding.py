@@ -26,6 +26,8 @@ _OF_SHARDING += (
     "zero~ dp|data_parallel*|optimi*",
     "way|gpu|rank|device shard*|group",
     "no zero",
+    "z1|z2|z3",
+    "param*|weight* is|are? shard*|partition*|split|divided",
     "sharded data parallel*",
 )
 _OF_SHARDING += (
@@ -35,8 +37,11 @@ _OF_SHARDING += (
     "reshard*",
 )
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
-_KEPT = ("shard grad op", "hybrid shard zero2", "param*|weight* kept|stay|left gathered|whole|after")  # the same, said
+_KEPT = ("param*|weight* kept|stay|left gathered|whole|after",)  # the same, said
 _OF_SHARDING += _KEPT
+_OF_SHARDING += tuple(phrase for phrase, _ in meanings.SHARDINGS if not phrase.startswith("optim"))
+_PLUS_PLUS = ("zero ++|plus_plus", "qwz|hpz|qgz")
+_OF_SHARDING += ("qwz|hpz|qgz",)
 _NAMED_3 = re.compile(r"^3\b|(?:zero|stage)\W*3", re.IGNORECASE)
 _ZERO = re.compile(r"(?:^|\b(?:with|and|plus|using)\s|[+&]\s?)zero\W*$")  # of which nobody says the stage
 
@@ -51,12 +56,7 @@ def sharding(
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp")
-    told, by_words = _in_words(columns.text("notes"))
-    if by_words is None:
-        told, by_words = _in_words(cells(columns.row, "source", "notes"))
-    stage = stage_of(cell) if cell else by_words
-    if stage == 3 and not _NAMED_3.search(cell) and _keeps_weights(told):
-        stage = 2
+    told, stage = _told(columns, cell)
     if stage is None:
         stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
@@ -65,11 +65,25 @@ def sharding(
     if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp":
         stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
         assumed.append("weights stay gathered under the pipeline")
+    if said(told, _PLUS_PLUS) or said(cell, _PLUS_PLUS):
+        assumed.append("ZeRO++: that its traffic is in fewer bits, and partly inside nodes, is not counted")
     ranks = degrees["data"] * degrees["context"]
     if stage == 0:
         return {"zero_stage": 0}
     shard = _shard(cell.lower(), told.lower(), machine, degrees, ranks)
+    if shard == degrees["data"] and "group" not in cell:  # a mesh, which context ranks share too (K: torchtitan's)
+        shard = ranks
     return {"zero_stage": stage, "data_shard": shard if 0 < shard < ranks and ranks % shard == 0 else None}
+
+
+def _told(columns: Columns, cell: str) -> tuple[str, int | None]:
+    """What the words tell of sharding, and the stage that the cell means, or else they do."""
+    told, by_words = _in_words(columns.text("notes"))
+    if by_words is None:
+        told, by_words = _in_words(cells(columns.row, "source", "notes"))
+    stage = stage_of(cell) if cell else by_words
+    keeps = stage == 3 and not _NAMED_3.search(cell) and (by_words == 2 or _keeps_weights(told))
+    return told, 2 if keeps else stage
 
 
 def stage_of(cell: str) -> int | None:
@@ -125,9 +139,10 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
 _RANKS = "(?:gpus|ranks|chips|devices|accelerators|replicas)"
 _GROUPS = (
     rf"(\d+) {_RANKS} (?:per|in each) (?:\w+ )?group|groups? (?:of |size )?(\d+)"
-    r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|way) (?:\w+ )?(?:group|partition|island)"
+    r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|cards?|way) (?:\w+ )?(?:group|partition|island|hybrid)"
     r"|(?:shard\w*|partition\w*) (?:\w+ ){0,2}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
+    r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"

@@ -8,13 +8,16 @@ names the sources whose rows change.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
+from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
+
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 _HOST = "cpu|host|ram|nvme|ssd|system_memory|main_memory"
 _MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
-_HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
+_HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|ckpting|remat*|rematerial*|ac"
 
 _MODULES = "layer_norm|rms_norm|norm|swiglu|gelu|moe_act*|activation_function|up_proj*|mla_up_proj|mlp|ffn|feed_forward"
 _MODULES += "|shared_experts~"
@@ -34,9 +37,10 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_expert": (f"{_MIXED} & {_HIDDEN}", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
     "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
+    "whole_sequences": ("tp mode all_reduce",),  # K: nanotron's, beside REDUCE_SCATTER
     "context_parallel": ("context parallel*", "cp!"),
     "tensor_in_node": (
-        "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
+        "tp|tensor_parallel*|model_parallel* & in|within|inside a|one|each|the? node|host|server",
         "intra node tp|tensor_parallel*|model_parallel*",
         "replica|copy per|in each? node|host|server & tp|tensor*",
     ),
@@ -46,7 +50,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
     "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
-    "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
+    "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
+        "compile* full|whole|each|per graph|fullgraph|block|model"),
     "eager": ("eager",),
     "parallel_block": (
         "parallel transformer? block|layer*",
@@ -62,9 +67,10 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
         "deep_speed? cpu adam*",
         "adam*|optimizer step|update on|by|in the? cpu|host",
-        "zero offload*|infinity",
+        "zero stage? 2|3? offload*|infinity",
     ),
-    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
+    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
+        "zero stage? 2|3? plus|with|and offload*"),
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
@@ -73,13 +79,14 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
         "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
         "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
+        "offload* of? the? layer|block? input*|carry|carries",
         "offload* of|the? of|the? checkpoint|ckpt",
     ),
     "offloaded_weights": (
         "offload* & param*|weight*|model_states",
         "param*|weight* is|are? in|on|to the? cpu|host|nvme|ssd",
         f"param*|weight* & {_MOVED} to|in|into|on the? {_HOST}",
-        "param*|weight* & state is|are? in|on|to the? cpu|host|nvme|ssd",
+        "param*|weight* & state|optimizer is|are? in|on|to the? cpu|host|nvme|ssd",
     ),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
@@ -150,7 +157,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# layer* offloaded",
     ),
     "recompute_layers": (
-        f"{_RECOMPUTED} num? layer* #",
+        "recomput*|remat* num? layer* #",  # K: `checkpoint-num-layers` of older Megatron are those of a group
         f"{_RECOMPUTED} of? first? # layer*",
         "# layer* fully? recomputed|checkpointed",
     ),
@@ -192,6 +199,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "vpp|vp size? #",
         "virtual pipeline|pp model? parallel? size|degree|stages|chunks? #",
         "virtual stages #",
+        "# way vpp|virtual|interleav*",
         "interleav* pipeline|pp? degree|factor|size #",
         "interleav* pipeline|pp #",
         "model chunks #",
@@ -239,7 +247,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "offload_share": ("offload* frac*|ratio|share #",),
+    "offload_share": ("offload* with|at|by? a? frac*|ratio|share #",),
     "global_batch": ("# gbs","global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
@@ -247,61 +255,17 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "ulysses": (
         "ulysses sp|sequence_parallel*? size|degree? #",
         "# way? ulysses",
+        "ulysses # way",
     ),
     "sequence_ranks": ("sequence_parallel* size|degree? #", "sp size|degree? #", "# way sequence_parallel*|sp"),
+    "model_ranks": ("# gpu*|core*|chip*|rank*|device*|accelerator* per|a|each model? replica|copy|instance",),
+    "stage_layers": ("# transformer? layer*|block* per|a|each|in_each pipeline? stage",),
     "head_parallel": ("head parallel* size|degree? #", "# way head parallel*"),
     "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
 })  # fmt: skip
 """Numbers: a meaning and the phrases whose number it is."""
-
-SOFTWARE_NAMES = (
-    ("nanotron", "nanotron"),
-    ("max text", "xla"), ("pax|paxml|praxis", "xla"), ("jax", "xla"), ("levanter|haliax", "xla"),
-    ("xla|gspmd", "xla"), ("tpu", "xla"), ("flax|t5x|easylm|easy_lm|axlearn|alpa", "xla"), ("tensorflow", "xla"),
-    ("neuron|neuronx", "xla"),
-    ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
-    ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
-    ("megatron fsdp", "megatron-core"),
-    ("lit_gpt|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
-    ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
-    ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
-    ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
-    ("transformer engine", "megatron-core"), ("te", "megatron-core"),
-    ("pai_megatron", "megatron-core"), ("primus|mind_speed|model_link", "megatron-2022"),
-    ("auto model", "fsdp"), ("nemo", "megatron-core"),
-    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
-    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"),
-    ("colossal|colossalai", "deepspeed"),
-    ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
-    ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
-    ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
-    ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
-    ("zero optimi*", "deepspeed"),
-    ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
-    ("zero infinity|plus_plus|++", "deepspeed"), ("ulysses", "deepspeed"),
-    ("lightning|axolotl|accelerate|trl", "fsdp"),  # which start others, named before
-    ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
-)  # fmt: skip
-"""Names of software, and its class; of several the first counts, because forks name what they came from."""
-
-SHARDINGS = (
-    ("zero optimi*? stage? 0", 0),
-    ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
-    ("sharded ddp", 2),
-    ("zero optimi*? stage? 1|i", 1), ("zero optimi*? stage? 3|iii", 3),
-    ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
-    ("optimizer state? is|are? shard*|partition*", 1),
-    ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
-    ("fsdp|fsdp2|hsdp", 3), ("mics", 3), ("sharded data parallel*", 3), ("full* shard*", 3), ("hybrid shard*", 3),
-    ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
-    ("deep_speed stage 0", 0), ("deep_speed stage 2", 2), ("deep_speed stage 1", 1), ("deep_speed stage 3", 3),
-    ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
-    ("param*|weight* is|are? shard*|partition*", 3), ("zero~ optimi*|dp|data_parallel*", 1),
-    ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
-)  # fmt: skip
-"""Ways to share states, and the stage of ZeRO that each is."""
 
 PRECISIONS = (
     ("nvfp4|nv_fp4|mxfp4|fp4|fp_4|e2m1", "nvfp4"),
@@ -355,7 +319,7 @@ SUBMISSIONS = (("mlperf|mlcommons", "fp8_tensor"),)
 
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
-    ("fp32|float32|32_bit|single_precision sum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
+    ("fp32|float32|32_bit|single_precision sum*|accum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
 )  # fmt: skip
@@ -367,7 +331,8 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
-    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn", "flash_2"),
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
+    ("fa|flash ck", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
@@ -396,7 +361,10 @@ RECOMPUTES = (
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
-    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
+    (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
+    (f"{_RECOMPUTE} & of|the|all|decoder|transformer|encoder layers~|blocks~", "full"),
+    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
+    (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
 )  # fmt: skip
