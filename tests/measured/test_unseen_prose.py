@@ -7,7 +7,7 @@ import pytest
 from costmodel.inputs import layers
 from tests.measured.test_free_prose import OPEN
 from tests.support.paraphrases import sentences
-from tests.support.row_by_hand import read
+from tests.support.row_by_hand import read, refused
 
 SAID = {
     ("data_shard", 16): (
@@ -17,6 +17,7 @@ SAID = {
         "sharded data parallel degree 16",
         "HSDP {shards over 16|with shards across 16 ranks}",
         "mesh: data=4, fsdp=16",
+        "full shard with 16-card hybrid",
     ),
     ("data_shard", 8): (
         "{parameters|weights} {are |}sharded within {the|a|each} node",
@@ -37,6 +38,7 @@ SAID = {
     + ("{TP8 with ZeRO|DP + ZeRO|Megatron-LM, ZeRO optimizer|3D parallelism and ZeRO}",),
     ("zero_stage", 0): ("DDP. FSDP {gave|reached|had} {about |}the same speed.", "DeepSpeed, {ZeRO-2 off|no ZeRO}"),
     ("recompute", "selective"): (
+        "Megatron TP 2; selective; {step derived|compiled}",
         "{recompute|activation checkpointing} {only |}{of|on} {the |}{layernorm|SwiGLU|MLA up-projections}",
         "recompute of the MoE activation function",
         "{selected|some|part of the} {ops|operators|modules} {recomputed|checkpointed}",
@@ -48,6 +50,7 @@ SAID = {
         "{checkpointing|ckpt} of {the |}activations",
         "{recompute|ckpt|remat of} {all|the|decoder} layers",
         "full ckpting",
+        "{gradient checkpointing and flash attention|grads ckpted|ckpt_num_layers 1}",
     ),
     ("recompute", "none"): ("{activation_checkpointing_type|recompute_granularity}: {disabled|none}",),
     ("optimizer", "adam_8bit"): ("adamw_bnb_8bit", "{paged|Paged} AdamW {8 bit|8bit}", "paged_adamw_8bit"),
@@ -61,8 +64,10 @@ SAID = {
     ("offload_weights", 1.0): ("{parameters|params, gradients and optimizer states} on {NVMe|SSD}",)
     + ("weights {kept|parked} in {CPU|host} memory", "parameters and optimizer in {CPU|NVMe}"),
     ("offload_optimizer", 1.0): ("Adam on {the |}{CPU|host}", "optimizer states {in|on} {NVMe|host memory}")
-    + ("DeepSpeed ZeRO-3 Offload",),
-    ("tensor", 2): ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
+    + ("DeepSpeed ZeRO-3 Offload", "ZeRO-3 {plus|with} {offload|offloading}"),
+    ("offload_optimizer", 0.6): ("optimizer offload {with|at} {|a }{fraction|ratio|share} {of |}0.6",),
+    ("tensor", 2): ("optimizer states sharded, {sharded |}TP 2", "tensor 2, sequence 4")
+    + ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
     + ("tensor 2, {context 1, |}pipeline 1", "mesh fsdp=-1, model=2", "(data 32 x model 2)"),
     ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend"),
     ("gradient_dtype", "fp32"): ("ZeRO-1, bf16 optimizer with {fp32|FP32} accumulation",),
@@ -134,9 +139,18 @@ def test_layers_of_a_stage_that_are_recomputed_divide_nothing():
     assert read(**OPEN | {"notes": "recompute of 12 layers per stage; PP 2"}).plan.pipeline == 2
 
 
-def test_generating_text_is_no_training():
-    with pytest.raises(AssertionError, match="nothing is trained"):
-        read(**OPEN | {"notes": "text generation throughput"})
+@pytest.mark.parametrize(
+    ("notes", "why"),
+    [
+        ("text generation throughput", "nothing is trained"),
+        ("{TAID |}distillation {with a|from a larger} teacher", "second model"),
+        ("{linear|lightning} attention in 7 of 8 layers", "no attention"),
+        ("short convolutions and a few attention layers", "no attention"),
+    ],
+)
+def test_refused(notes, why):
+    for said in sentences(notes):
+        assert why in refused(**OPEN | {"notes": said})
 
 
 OF_OTHERS = (

@@ -139,7 +139,7 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
 _RANKS = "(?:gpus|ranks|chips|devices|accelerators|replicas)"
 _GROUPS = (
     rf"(\d+) {_RANKS} (?:per|in each) (?:\w+ )?group|groups? (?:of |size )?(\d+)"
-    r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|way) (?:\w+ )?(?:group|partition|island)"
+    r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|cards?|way) (?:\w+ )?(?:group|partition|island|hybrid)"
     r"|(?:shard\w*|partition\w*) (?:\w+ ){0,2}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
     r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"

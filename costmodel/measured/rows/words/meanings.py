@@ -69,7 +69,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero stage? 2|3? offload*|infinity",
     ),
-    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
+    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
+        "zero stage? 2|3? plus|with|and offload*"),
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
@@ -98,10 +99,30 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
-    # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
-    "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
+    # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
+    "device_memory": (
+        "nvidia|rocm|amd|hl|npu|xpu smi",
+        "nvml|pynvml|dcgm|gpustat|nvitop",
+        "mem get info",
+        "hip mem|memory",
+        "bigscience|big_science",
+        "primus",
+    ),
     # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
-    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
+    "allocated_memory": (
+        "max memory? allocated",
+        "memory|mem|peak & allocated",
+        "max|peak active memory|mem|bytes?",
+        "colossal|colossalai",
+    ),
+    # the largest of many ranks; nobody says of which, the figure is of the first
+    "memory_of_all": (
+        "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*",
+        "worst|fullest|heaviest rank|gpu|device|stage|node",
+        "max*|largest on|over|of the? first and? last node*|rank*|stage*",
+    ),
+    # K: Primus prints what its last rank sees (`print_rank_last_patches.py`)
+    "memory_of_last": ("memory|mem|reserved|allocated & last rank", "memory|mem of|on|from the? last stage", "primus"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "bf16|fp16|16 true",  # K: Lightning's name of it
@@ -136,7 +157,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# layer* offloaded",
     ),
     "recompute_layers": (
-        f"{_RECOMPUTED} num? layer* #",
+        "recomput*|remat* num? layer* #",  # K: `checkpoint-num-layers` of older Megatron are those of a group
         f"{_RECOMPUTED} of? first? # layer*",
         "# layer* fully? recomputed|checkpointed",
     ),
@@ -226,7 +247,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "offload_share": ("offload* frac*|ratio|share #",),
+    "offload_share": ("offload* with|at|by? a? frac*|ratio|share #",),
     "global_batch": ("# gbs","global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
@@ -342,7 +363,8 @@ RECOMPUTES = (
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
     (f"{_RECOMPUTE} & of|the|all|decoder|transformer|encoder layers~|blocks~", "full"),
-    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
+    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
+    (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
 )  # fmt: skip

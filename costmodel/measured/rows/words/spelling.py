@@ -75,7 +75,7 @@ _TURNED = re.compile(
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
 _BARE = re.compile(
-    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert)\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
 )
 _OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
 _IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
