@@ -65,7 +65,8 @@ def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Any]) -> La
         if (key, some) not in made:
             made[key, some] = axes[place].at(places)
         axes[place] = made[key, some]
-    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=np.cumsum(sizes[places])))
+    ends = np.cumsum(sizes[places])
+    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=ends))
 
 
 _AXES: tuple[tuple[Callable[..., Axis], tuple[str, ...]], ...] = (
