@@ -147,7 +147,7 @@ _NOTHING_MORE = re.compile(
 _OF_ANOTHER = re.compile(
     r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
-_SHARDED = re.compile(r"\bsharded[\s\-]*$")
+_NO_DEGREE = re.compile(r"\b(?:sharded|per)[\s\-]*$")  # `sharded data parallel 8`, `batch per DP 36`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
@@ -165,9 +165,9 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
             if found is None or found.start() > end:
                 continue
             before = clause[max(0, found.start() - _REACH) : found.start()]
-            is_sharded = found[0].startswith(("data", "dp")) and _SHARDED.search(before)  # sharded data parallel 8
+            no_degree = found[0].startswith(("data", "dp")) and _NO_DEGREE.search(before)
             of_another = (
-                _OF_ANOTHER.search(before) or is_sharded or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
+                _OF_ANOTHER.search(before) or no_degree or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
             )
             if not of_another and _verdict(clause, start, end, _compiled(phrase)[1]):
                 return float(found[1].replace(",", ""))

@@ -101,10 +101,30 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
-    # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
-    "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
+    # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
+    "device_memory": (
+        "nvidia|rocm|amd|hl|npu|xpu smi",
+        "nvml|pynvml|dcgm|gpustat|nvitop",
+        "mem get info",
+        "hip mem|memory",
+        "bigscience|big_science",
+        "primus",
+    ),
     # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
-    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
+    "allocated_memory": (
+        "max memory? allocated",
+        "memory|mem|peak & allocated",
+        "max|peak active memory|mem|bytes?",
+        "colossal|colossalai",
+    ),
+    # the largest of many ranks; nobody says of which, the figure is of the first
+    "memory_of_all": (
+        "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*",
+        "worst|fullest|heaviest rank|gpu|device|stage|node",
+        "max*|largest on|over|of the? first and? last node*|rank*|stage*",
+    ),
+    # K: Primus prints what its last rank sees (`print_rank_last_patches.py`)
+    "memory_of_last": ("memory|mem|reserved|allocated & last rank", "memory|mem of|on|from the? last stage", "primus"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "bf16|fp16|16 true",  # K: Lightning's name of it
