@@ -233,7 +233,6 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
-        "# stages!",
         f"pp|pipeline_parallel*|pipelined|gpipe {_ACROSS} stage*|partition*|node*|host*|server*|gpu*|device*",
     ),
     "context": (
@@ -325,6 +324,7 @@ GRADIENTS = (
     ("fp32|float32|32_bit|single_precision sum*|accum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
+    ("gradient|grad compressed|cast to bf16|bfloat16|fp16|16_bit", "bf16"),
 )  # fmt: skip
 """The format in which gradients add up."""
 
