@@ -42,6 +42,10 @@ class CommandError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[type, tuple[Status, str, tuple[str, ...]]]:
+        """What another process makes the error of: its words, for what they are found with may stay behind."""
+        return type(self), (self.status, self.message, self.violations)
+
 
 def unless_refused(make: Callable[[], T]) -> T | None:
     """What is made; None where that ends in a `CommandError`: what is told beside an answer does not take it away."""

@@ -27,6 +27,7 @@ import numpy as np
 from costmodel.evaluators.programs import COMPILER_OPTIONS
 from costmodel.formulas import COLLECTIVES
 from costmodel.pytree import register_pytrees
+from costmodel.specs import digest_of_files
 
 MOST_S = 180.0  # that another process may take to compile
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
@@ -141,11 +142,8 @@ def _processor() -> str:
 
 @functools.cache
 def _source(package: str) -> str:
-    """A digest of all modules of a package."""
-    text, file = hashlib.sha256(), sys.modules[package].__file__
-    for path in sorted(Path(file or "").parent.rglob("*.py")):
-        text.update(path.read_bytes())
-    return text.hexdigest()
+    """A digest of all modules of a package, or beside a module."""
+    return digest_of_files(Path(sys.modules[package].__file__ or "").parent)
 
 
 def _compiled_apart(path: Path, order: bytes) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import breakdown as breakdown
     from costmodel.formulas.busy import Loads as Loads
     from costmodel.formulas.busy import busy as busy
+    from costmodel.formulas.busy import sent_s as sent_s
     from costmodel.formulas.busy import timed as timed
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
@@ -64,9 +65,13 @@ if TYPE_CHECKING:
     from costmodel.formulas.goodput import lost_share as lost_share
     from costmodel.formulas.goodput import slow_share as slow_share
     from costmodel.formulas.goodput import spare_share as spare_share
+    from costmodel.formulas.memory import HELD as HELD
+    from costmodel.formulas.memory import MOMENTS as MOMENTS
+    from costmodel.formulas.memory import SECOND as SECOND
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes
+    from costmodel.formulas.memory import at_moment as at_moment
     from costmodel.formulas.memory import device_bytes as device_bytes
     from costmodel.formulas.memory import gathered_bytes as gathered_bytes
     from costmodel.formulas.memory import in_flight as in_flight
@@ -93,6 +98,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.roofline import matmul_s as matmul_s
     from costmodel.formulas.roofline import memory_s as memory_s
     from costmodel.formulas.roofline import rates as rates
+    from costmodel.formulas.roofs import again_s as again_s
     from costmodel.formulas.roofs import operators_s as operators_s
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes

@@ -40,16 +40,20 @@ def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluste
 
 def _messages_s(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint) -> Scalar:
     """Seconds of all messages of a stage, each alone: within layers, of gradients, from stage to stage both ways."""
-    within_s = total(block.repeats * _sent_s(block) for block in times.layers)
     turns = point.virtual_stages - 1.0 / point.pipeline  # to other stages, of each microbatch and way
     hops_s = 2.0 * counted.microbatches * turns * todo.hops.ends_s
-    return counted.microbatches / point.pipeline * within_s + hops_s + todo.gradient_traffic_s
+    return counted.microbatches / point.pipeline * sent_s(times) + hops_s + todo.gradient_traffic_s
 
 
-def _sent_s(block: BlockPasses) -> Scalar:
+def sent_s(times: OpTimes) -> Scalar:
+    """Seconds of the messages of one microbatch within all layers, each alone."""
+    return total(block.repeats * _of_layer_s(block) for block in times.layers)
+
+
+def _of_layer_s(block: BlockPasses) -> Scalar:
     """Of one layer and microbatch: tensor, context, expert and sharded traffic."""
     forward, backward = block.forward, block.backward
     again = block.forwards + 1.0  # tokens are sent in the backward pass too
-    sent_s = block.forwards * (forward.sync_s + forward.ring_s) + backward.sync_s + backward.ring_s
+    inner_s = block.forwards * (forward.sync_s + forward.ring_s) + backward.sync_s + backward.ring_s
     sharded_s = block.forwards * forward.data_s + backward.data_s + block.weights.data_s
-    return sent_s + again * (forward.exchange_s + forward.expert_s) + sharded_s
+    return inner_s + again * (forward.exchange_s + forward.expert_s) + sharded_s

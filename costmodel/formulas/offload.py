@@ -22,9 +22,6 @@ from costmodel.formulas.pipeline import Streams
 from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
 from costmodel.semantics import Scalar, Semantics, total
 
-BUFFERED_LAYERS = 2.0
-"""Of what streams, the layers that HBM holds: the one in use and the one on its way."""
-
 
 def streams(
     counted: OpCounts, point: PlanPoint, accelerator: Accelerator, stack: Stack, sem: Semantics

@@ -43,7 +43,16 @@ def operators_s(counted: OpCounts, speed: Rates, point: PlanPoint, stack: Stack)
         kinds = (*passes, again) if block.position == Position.LAYER else passes
         return [each for kind in kinds for each in kind]
 
-    by_block = [(block.repeats, once(block)) for block in counted.blocks]
+    return _summed([(block.repeats, once(block)) for block in counted.blocks])
+
+
+def again_s(counted: OpCounts, speed: Rates, point: PlanPoint, stack: Stack) -> tuple[Scalar, Scalar]:
+    """The same of what is computed again alone."""
+    layers = [block for block in counted.blocks if block.position == Position.LAYER]
+    return _summed([(block.repeats, roofs(block, point, speed, stack)[-1]) for block in layers])
+
+
+def _summed(by_block: list[tuple[Scalar, Roofs]]) -> tuple[Scalar, Scalar]:
     return (
         total(n * total(count * roof.compute_s for count, roof in own) for n, own in by_block),
         total(n * total(count * (roof.memory_s + roof.aside_s) for count, roof in own) for n, own in by_block),

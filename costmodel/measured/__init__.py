@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from costmodel.measured.fit import train as train
     from costmodel.measured.fit import within_scatter as within_scatter
     from costmodel.measured.fit import without_each as without_each
+    from costmodel.measured.logged import held_in_order as held_in_order
+    from costmodel.measured.logged import logged_bytes as logged_bytes
     from costmodel.measured.memory_scatter import memory_errors as memory_errors
     from costmodel.measured.memory_scatter import memory_scatter as memory_scatter
     from costmodel.measured.node import COLUMNS as COLUMNS
@@ -63,9 +65,9 @@ if TYPE_CHECKING:
     from costmodel.measured.rows import case as case
     from costmodel.measured.rows import doubts as doubts
     from costmodel.measured.rows import evaluated as evaluated
+    from costmodel.measured.rows import in_any_software as in_any_software
     from costmodel.measured.rows import in_other_software as in_other_software
     from costmodel.measured.rows import lightened as lightened
-    from costmodel.measured.rows import logged_bytes as logged_bytes
     from costmodel.measured.rows import read_cases as read_cases
     from costmodel.measured.rows import settle as settle
     from costmodel.measured.rows import stacked as stacked

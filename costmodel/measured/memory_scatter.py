@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.measured.fit import scatter
-from costmodel.measured.rows import Case, evaluated, lightened, logged_bytes
+from costmodel.measured.logged import held_in_order, logged_bytes
+from costmodel.measured.rows import Case, evaluated, lightened
 
 
 def memory_errors(cases: Sequence[Case]) -> tuple[list[Case], np.ndarray]:
@@ -13,7 +14,8 @@ def memory_errors(cases: Sequence[Case]) -> tuple[list[Case], np.ndarray]:
     known = [case for case in cases if case.measured_mem_bytes]
     if not known:
         return [], np.empty(0)
-    predicted = logged_bytes(known, evaluated(lightened(known)))
+    run = lightened(known)
+    predicted = logged_bytes(run, held_in_order(run, evaluated(run)))
     return known, np.log(np.array([float(case.measured_mem_bytes or np.nan) for case in known]) / predicted)
 
 

@@ -2,6 +2,7 @@
 
 from costmodel.inputs import Block, Position, Size, Workload
 from costmodel.models.layers import attention, feed_forward, in_parallel, windows
+from costmodel.models.multi_token import modules
 from costmodel.models.pieces import Heads, Style, embedding, head, integral, norm
 from costmodel.semantics import Scalar
 
@@ -35,6 +36,7 @@ def decoder(
     causal_density: float = 0.5,
     window: int | None = None,
     full_every: int | None = None,
+    mtp_layers: int = 0,
 ) -> Workload:
     """A decoder-only transformer. Sizes may be traced scalars; flags decide the structure.
 
@@ -43,6 +45,7 @@ def decoder(
     the sequence if it is not given. `qk_norm_whole` gives the norm of queries and keys (`qk_norm`) scales for all heads
     (OLMo 2); `norms_after` adds a norm before each residual (Gemma 3). In a `parallel_block` attention and feed-forward
     stand beside each other. A `window` is what layers look at but each `full_every`-th, which look at all before them.
+    `mtp_layers` are modules of multi-token prediction (multi_token.py).
     """
     style = Style(
         hidden=hidden,
@@ -74,6 +77,7 @@ def decoder(
     blocks = (
         Block(name="embedding", position=Position.FIRST, ops=entry),
         Block(name="layer", ops=layer, repeats=layers),
+        *(modules(layer, sequence, hidden, vocabulary, mtp_layers) if mtp_layers else ()),
         head((final,), sequence, hidden, vocabulary),
     )
     return Workload(

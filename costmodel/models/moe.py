@@ -9,6 +9,7 @@ import dataclasses
 from costmodel.inputs import Block, Kind, Module, Op, Position, Role, Saved, Size, Split, Workload
 from costmodel.models.layers import attention as whole_attention
 from costmodel.models.layers import feed_forward, windows
+from costmodel.models.multi_token import modules
 from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
 
 OWN = (Split.CONTEXT, Split.TENSOR)  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
@@ -56,6 +57,7 @@ def moe_decoder(
     causal_density: float = 0.5,
     window: int | None = None,
     full_every: int | None = None,
+    mtp_layers: int = 0,
 ) -> Workload:
     """A decoder whose layers beyond the first `dense_layers` (of width `ffn`) choose `top_k` of `experts` experts.
 
@@ -63,7 +65,8 @@ def moe_decoder(
     load of the busiest rank's experts over the mean, or the capacity factor where tokens beyond it are dropped.
     `expert_bias` gives router and experts biases, `attention_sinks` each head a score beside its keys (gpt-oss).
     `query_key_norm_whole` gives the norm of queries and keys (`query_key_norm`) scales for all heads (OLMoE, MiniMax).
-    A `window` is what layers look at but each `full_every`-th, which look at all before them.
+    A `window` is what layers look at but each `full_every`-th, which look at all before them. `mtp_layers` are modules
+    of multi-token prediction, each with a layer of experts (multi_token.py).
     """
     style = Style(hidden=hidden, tokens=sequence, qkv_bias=qkv_bias, out_bias=out_bias)
     looked, density = windows(window, full_every, layers, sequence, causal_density)
@@ -86,6 +89,7 @@ def moe_decoder(
     kinds = (("dense layer", dense, dense_layers), ("expert layer", routed, layers - dense_layers))
     blocks = tuple(Block(name=kind, ops=attention + ops, repeats=repeats) for kind, ops, repeats in kinds if repeats)
     entry = Block(name="embedding", position=Position.FIRST, ops=embedding("embedding", sequence, hidden, vocabulary))
+    blocks += modules(attention + routed, sequence, hidden, vocabulary, mtp_layers) if mtp_layers else ()
     final = norm("final norm", sequence, hidden, layer_norm=False)
     return Workload(
         name=name,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from costmodel.specs.curves import anchored as anchored
     from costmodel.specs.curves import priced as priced
     from costmodel.specs.files import SpecError as SpecError
+    from costmodel.specs.files import digest_of_files as digest_of_files
     from costmodel.specs.files import plain as plain
     from costmodel.specs.files import read_mapping as read_mapping
     from costmodel.specs.files import read_text as read_text

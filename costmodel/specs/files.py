@@ -1,6 +1,7 @@
 """Reads a TOML or JSON file into a dictionary, and writes whole files, or says in one line why not."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -68,6 +69,16 @@ def read_text(path: str | Path, where: str = "") -> str:
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(f"{where}: cannot be read ({reason})") from None
+
+
+def digest_of_files(folder: Path, kinds: Sequence[str] = ("*.py",)) -> str:
+    """A digest of the names and contents of all files of these kinds below a folder: what a kept result depends on."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for path in sorted(path for kind in kinds for path in folder.rglob(kind)):
+        digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def write_file(path: str | Path, content: bytes) -> None:

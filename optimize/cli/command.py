@@ -7,25 +7,32 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, Union
-
-from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
+from typing import Annotated, Any, Generic, TypeVar
 
 from costmodel.specs import LARGEST_NUMBER, POSITIVE, SpecError, plain
 from optimize.status import Status
 from optimize.versions import SCHEMA
 
-# `Union`, None first: of `str | None` tyro loads a type checker, 7 % of the time of `explain`
-Text = Annotated[Union[None, str], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
-Count = Annotated[Union[None, int], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
-Number = Annotated[Union[None, float], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
-Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What `--help` says of an option beside its name and the text below its field."""
+
+    help: str | None = None
+    default: str = ""
+    values: str | None = None
+
+
+Text = Annotated[str | None, Told()]
+Count = Annotated[int | None, Told()]
+Number = Annotated[float | None, Told()]
+Switch = Annotated[bool, Told()]
 
 _SOFTWARE = (
     "training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron, "
     "xla, or a framework's name; default: by the accelerator, and said"
 )
-Software = Annotated[Union[None, str], DisallowNone, arg(help_behavior_hint="", help=_SOFTWARE)]  # noqa: UP007, RUF036
+Software = Annotated[str | None, Told(_SOFTWARE)]
 """Help that is longer than a line stands here: of a docstring tyro keeps the line's end."""
 
 COMMAND_LINE = "command line"

@@ -23,8 +23,7 @@ from costmodel.specs import (
 from costmodel.target import LAW, LAWS
 from optimize import report
 from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Software, Switch, Text, given, placed
-from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
-from optimize.cli.jobs import read_jobs
+from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster, read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.progress import clock
 from optimize.question import FAILURES, RENTALS, SECONDS_A_DAY, Job, Limits, Objective

@@ -3,9 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-from tyro.conf import arg
+from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import with_margin
@@ -87,7 +85,7 @@ class Request:
     """directory for result.json and the figures, as PNG and SVG"""
     json: Switch = False
     """print one JSON object and nothing else"""
-    degrees: Annotated[PlanFlags, arg(name="")] = PlanFlags()  # pyright: ignore[reportInvalidTypeForm]
+    degrees: PlanFlags = PlanFlags()  # pyright: ignore[reportInvalidTypeForm]
 
 
 def ask(request: Request) -> Inputs:

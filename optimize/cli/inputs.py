@@ -1,4 +1,5 @@
-"""From words to what is evaluated: flags over a config file over a plan file, names to objects, `--fix` to fields.
+"""From words to what is evaluated: flags over a config file over a plan file, names to objects, `--fix` to fields,
+the file of `--jobs` to jobs.
 
 Each layer is checked under the name of the place where it was read, so a message says where to look.
 """
@@ -9,6 +10,7 @@ from typing import Any
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.specs import (
+    COUNT,
     PLAN_CHECKS,
     Check,
     SpecError,
@@ -19,10 +21,12 @@ from costmodel.specs import (
     nearest,
     plain,
     read_mapping,
+    require,
     show,
 )
-from optimize.cli.command import COMMAND_LINE, placed
+from optimize.cli.command import AMOUNT, COMMAND_LINE, placed
 from optimize.launch import TABLE, model_in_file, read_plan_file
+from optimize.question import SECONDS_A_DAY, Job
 
 LARGEST_PIPELINE = 100_000  # stages, each of which is reported
 
@@ -119,3 +123,37 @@ def _typed(place: str, name: str, text: str) -> Any:
         if check(value):
             return check.keep(value)
     raise SpecError(f"{place}: `fix` sets `{name}` to {show(text)}; expected {check.expected}")
+
+
+_JOB_CHECKS: dict[str, Check] = {
+    "model": Check("a name or a file", lambda value: isinstance(value, str)),
+    "sequence": COUNT,
+    "batch": COUNT,
+    "tokens": AMOUNT,
+    "weight": AMOUNT,
+    "deadline_days": AMOUNT,
+}
+
+
+def read_jobs(path: str, place: str) -> tuple[tuple[str, ...], tuple[Job, ...]]:
+    """Names of the models as they were given, and the jobs. Raises `SpecError`."""
+    content, where = placed(place, "jobs", read_mapping, path), f"jobs ({plain(path)})"
+    tables = content.get("jobs")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, Mapping) for table in tables):
+        fail(where, "jobs", tables, "a list of one table or more, `[[jobs]]` each")
+    unknown = [key for key in content if key != "jobs"]
+    if unknown:
+        raise SpecError(f"{where}: `{plain(unknown[0])}` is not a field here; expected `[[jobs]]`")
+    jobs = [_one_job(table, f"{where}, job {number}") for number, table in enumerate(tables, 1)]
+    return tuple(name for name, _ in jobs), tuple(job for _, job in jobs)
+
+
+def _one_job(table: Mapping[str, Any], where: str) -> tuple[str, Job]:
+    values = convert(table, _JOB_CHECKS, where)
+    require(values, ("model", "tokens"), _JOB_CHECKS, where)
+    sizes = {name: values[name] for name in ("sequence", "batch") if name in values}
+    workload = placed(where, "model", load_workload, values["model"], **sizes)
+    days = values.get("deadline_days")
+    deadline_s = None if days is None else SECONDS_A_DAY * days
+    weight = values.get("weight", 1.0)
+    return values["model"], Job(workload=workload, tokens=values["tokens"], weight=weight, deadline_s=deadline_s)

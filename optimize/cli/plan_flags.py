@@ -1,11 +1,10 @@
 """The fields of a plan as options of the command line: one flag for each field of `Plan`, with its help."""
 
 import dataclasses
-from typing import Annotated, Any, Literal, Union, get_type_hints
-
-from tyro.conf import DisallowNone, arg
+from typing import Annotated, Any, Literal, get_type_hints
 
 from costmodel.inputs import SCHEDULES, Plan, options
+from optimize.cli.command import Told
 
 _SEVERAL = " or ".join(name for name, schedule in SCHEDULES.items() if schedule.interleaves)
 _PLAN_HELP = {
@@ -67,11 +66,11 @@ def _plan_flags() -> type:
     hints = get_type_hints(Plan)
     fields = []
     for field in dataclasses.fields(Plan):
-        kind: Any = Union[None, _CHOICES.get(field.name, hints[field.name])]  # noqa: UP007, RUF036 (as in `command`)
+        kind: Any = _CHOICES.get(field.name, hints[field.name]) | None
         default = f"(default: {_show(field.default)})" if _has_default(field) else ""
         several = "INT INT ..." if field.name == "stage_layers" else None
-        settings = arg(help=_PLAN_HELP[field.name], help_behavior_hint=default, metavar=several)
-        fields.append((field.name, Annotated[kind, settings, DisallowNone], dataclasses.field(default=None)))
+        told = Told(_PLAN_HELP[field.name], default, several)
+        fields.append((field.name, Annotated[kind, told], dataclasses.field(default=None)))
     return dataclasses.make_dataclass("PlanFlags", fields, frozen=True, kw_only=True)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from costmodel.specs import SpecError, nearest, show
 from optimize import report
 from optimize.cli.own_files import run_file, taken_out
+from optimize.cli.words import HELP, read
 from optimize.status import CommandError, OthersLostError, Status
 from optimize.time_limit import or_else
 from optimize.versions import SCHEMA, own_version, versions
@@ -50,7 +51,7 @@ examples:
   equipoise models --json
 
   equipoise --version            which one this is
-  equipoise --completion bash    (or zsh, tcsh) what completes commands and options in that shell
+  equipoise --completion bash    (or zsh) what completes commands and options in that shell
 
 exit status: 0 an answer, 2 wrong input or an output that cannot be written, 3 no feasible answer, 4 time was up before
 there was one, 130 interrupted (with the best so far where there is one), 143 ended by SIGTERM before there was one"""
@@ -76,11 +77,18 @@ def run(words: Sequence[str], start: float | None = None) -> int:
 
 def _complete(words: Sequence[str]) -> int:
     """Print the completion of all commands for a shell."""
-    from optimize.cli.words import SHELLS, completion
+    from optimize.cli.help import SHELLS, completion
 
     if len(words) != 1 or words[0] not in SHELLS:
         raise SpecError(f"command line: `--completion` is {show(' '.join(words))}; expected one of {', '.join(SHELLS)}")
     print(completion(words[0], {name: _command(name) for name in COMMANDS}))
+    return Status.ok.exit_status
+
+
+def _help(name: str) -> int:
+    from optimize.cli.help import show_help
+
+    show_help(_command(name), name)
     return Status.ok.exit_status
 
 
@@ -95,13 +103,13 @@ def _answer_with(words: Sequence[str], start: float) -> int:
         run_file(file)
     if not words:
         raise SpecError(f"command line: the command is missing; expected one of {', '.join(COMMANDS)}")
+    if words[0] in COMMANDS and not HELP.isdisjoint(words):
+        return _help(words[0])
     return _answer(words[0], words[1:], start)
 
 
 def _answer(name: str, words: Sequence[str], start: float) -> int:
     """Read, check the directory of `--out`, answer, write, and print JSON or a screen; the exit status."""
-    from optimize.cli.words import read  # which `--help` and `--version` do without
-
     if name not in COMMANDS:
         raise SpecError(f"command line: {show(name)} is not a command; {nearest(name, COMMANDS)}")
     command = _command(name)

@@ -1,122 +1,102 @@
-"""Words on the command line to a request, and why not, in one line."""
+"""Words on the command line to a request, or why not, in one line."""
 
-import contextlib
 import dataclasses
-import difflib
-import io
-import types
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-import tyro
-from tyro.conf import DisallowNone, arg
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from costmodel.specs import SpecError, show
 from optimize.cli.command import COMMAND_LINE, Command
-from optimize.cli.own_files import FLAG, HELP
+from optimize.cli.own_files import FLAG
+
+HELP = frozenset(("--help", "-h"))
+
+
+class _Option(NamedTuple):
+    """What a flag sets: a field, to a value of this type; a switch, which takes no value, to `switched`."""
+
+    field: str
+    kind: Any
+    switched: bool | None = None
 
 
 def read(command: Command[Any, Any], name: str, words: Sequence[str]) -> Any:
-    """The request that the words make. Raises `SpecError`; prints and exits where they ask for help."""
-    program, description = f"equipoise {name}", f"{command.about}\n{command.examples}"
-    if command.first is not None and words and not words[0].startswith("-"):
-        words = [command.first, *words]
-    refusal = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(refusal):
-            return tyro.cli(_with_files(command.request), prog=program, args=list(words), description=description)
-    except SystemExit as ending:
-        if ending.code in (0, None):
-            raise
-    raise SpecError(_why(command.request, program, words) or _one_line(refusal.getvalue()))
-
-
-SHELLS = ("bash", "zsh", "tcsh")
-
-
-def completion(shell: str, commands: Mapping[str, Command[Any, Any]]) -> str:
-    """What that shell reads to complete the names of commands and of their options."""
-    requests = (
-        Annotated[_with_files(command.request), tyro.conf.subcommand(name=name, description=command.about)]
-        for name, command in commands.items()
-    )
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        every: Any = Union[tuple(requests)]  # noqa: UP007 (of a tuple)
-        tyro.cli(every, prog="equipoise", args=["--tyro-print-completion", shell])
-    return told.getvalue().strip()
-
-
-def _with_files(request: type) -> type:
-    """The options of a command and, for its help, `--with`, which `main` has taken out of the words."""
-    settings = arg(name=FLAG.strip("-"), help=HELP, help_behavior_hint="", metavar="FILE.py")
-    kind: Any = Union[None, str]  # noqa: UP007, RUF036 (as in `command`)
-    field = ("with_file", Annotated[kind, settings, DisallowNone], dataclasses.field(default=None))
-    return dataclasses.make_dataclass(request.__name__, [field], bases=(request,), frozen=True, kw_only=True)
-
-
-def _why(request: type, program: str, words: Sequence[str]) -> str | None:
-    """The first word that is wrong, found again: the parser's own messages have many lines."""
-    flags, rest = _flags(request), list(words)
+    """The request that the words make. Raises `SpecError`."""
+    rest, options, given = list(words), _options(command.request), dict[str, Any]()
+    if command.first is not None and rest and not rest[0].startswith("-"):
+        rest.insert(0, command.first)
     while rest:
         word = rest.pop(0)
         flag, equals, value = word.partition("=")
-        if flag.replace("_", "-") not in flags:
-            return _unknown(word, program, flags)
-        kind = flags[flag.replace("_", "-")]
-        if kind is bool:
-            continue
-        values = [value] if equals else []
-        while not equals and rest and not rest[0].startswith("--") and (not values or _many(kind)):
-            values.append(rest.pop(0))
-        if not values:
-            return f"{COMMAND_LINE}: `{flag}` has no value; expected {_expected(kind)}"
-        for value in values:
-            if not _accepts(kind, value):
-                return f"{COMMAND_LINE}: `{flag}` is {show(value)}; expected {_expected(kind)}"
-    return None
+        option = options.get(flag.replace("_", "-"))
+        if option is None:
+            raise SpecError(f"{COMMAND_LINE}: {_unknown(word, f'equipoise {name}', options)}")
+        values = [value] if equals else _values(rest, option)
+        given[option.field] = _converted(flag, option, values)
+    return _made(command.request, given)
 
 
-def _unknown(word: str, program: str, flags: dict[str, Any]) -> str:
-    if not word.startswith("-"):
-        return f"{COMMAND_LINE}: {show(word)} belongs to no option of {program}; expected --name value"
-    close = difflib.get_close_matches(word.partition("=")[0], flags, n=3, cutoff=0.7)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"{program} --help lists the options"
-    return f"{COMMAND_LINE}: {show(word)} is not an option of {program}; {hint}"
-
-
-def _flags(request: type) -> dict[str, Any]:
-    """Every option and the type of its value; `bool` for switches."""
-    flags: dict[str, Any] = {"--help": bool, FLAG: str}
-    for field in dataclasses.fields(request):  # pyright: ignore[reportArgumentType]
-        kind = get_type_hints(request)[field.name]
+def _options(request: type) -> dict[str, _Option]:
+    """Every flag of a request and of its groups of options."""
+    options: dict[str, _Option] = {}
+    for name, hint in get_type_hints(request).items():
+        flag, kind = name.replace("_", "-"), _without_none(hint)
         if dataclasses.is_dataclass(kind):
-            flags |= _flags(kind)  # pyright: ignore[reportArgumentType]
-            continue
-        kind = _without_none(kind)
-        name = field.name.replace("_", "-")
-        flags |= {f"--{name}": kind} | ({f"--no-{name}": kind} if kind is bool else {})
-    return flags
+            options |= _options(kind)  # pyright: ignore[reportArgumentType]
+        elif kind is bool:
+            options[f"--{flag}"] = _Option(name, kind, True)
+            if hint is not bool:
+                options[f"--no-{flag}"] = _Option(name, kind, False)
+        else:
+            options[f"--{flag}"] = _Option(name, kind)
+    return options
 
 
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) in (Union, types.UnionType):
-        return next(part for part in get_args(kind) if part is not type(None))
-    return kind
+def _without_none(hint: Any) -> Any:
+    return next((part for part in get_args(hint) if part is not type(None)), hint) if _optional(hint) else hint
+
+
+def _optional(hint: Any) -> bool:
+    return type(None) in get_args(hint)
+
+
+def _values(rest: list[str], option: _Option) -> list[str]:
+    """The values of an option, taken from the words that follow it."""
+    values: list[str] = []
+    most = 0 if option.switched is not None else len(rest) if _many(option.kind) else 1
+    while rest and len(values) < most and not _is_flag(rest[0]):
+        values.append(rest.pop(0))
+    return values
+
+
+def _is_flag(word: str) -> bool:
+    """Whether a word cannot be a value: it begins as a flag does, and is no negative number."""
+    return re.match(r"--|-[a-z](?!nf\b|nfinity\b|an\b)", word, re.IGNORECASE) is not None
 
 
 def _many(kind: Any) -> bool:
     return get_origin(kind) is tuple
 
 
-def _accepts(kind: Any, value: str) -> bool:
-    if get_origin(kind) is Literal:
-        return value in map(str, get_args(kind))
+def _converted(flag: str, option: _Option, values: Sequence[str]) -> Any:
+    """The value of an option. Raises `SpecError`."""
+    if option.switched is not None:
+        if values:
+            raise SpecError(f"{COMMAND_LINE}: `{flag}` is {show(values[0])}; expected no value")
+        return option.switched
+    if not values:
+        raise SpecError(f"{COMMAND_LINE}: `{flag}` has no value; expected {_expected(option.kind)}")
+    found = tuple(_one(flag, option.kind, value) for value in values)
+    return found if _many(option.kind) else found[0]
+
+
+def _one(flag: str, kind: Any, value: str) -> Any:
     try:
-        (get_args(kind)[0] if _many(kind) else kind)(value)
-    except ValueError:
-        return False
-    return True
+        if get_origin(kind) is Literal:
+            return {str(choice): choice for choice in get_args(kind)}[value]
+        return (get_args(kind)[0] if _many(kind) else kind)(value)
+    except (KeyError, ValueError):
+        raise SpecError(f"{COMMAND_LINE}: `{flag}` is {show(value)}; expected {_expected(kind)}") from None
 
 
 def _expected(kind: Any) -> str:
@@ -126,7 +106,23 @@ def _expected(kind: Any) -> str:
     return "integers, one for each stage" if _many(kind) else words.get(kind, "a value")
 
 
-def _one_line(text: str) -> str:
-    """A box of many lines, should the parser refuse what `_why` would take."""
-    words = [word for word in text.split() if not set(word) <= set("╭╮╰╯│─")]
-    return f"{COMMAND_LINE}: {' '.join(words)}"
+def _unknown(word: str, program: str, flags: Iterable[str]) -> str:
+    """Why a word is no option, and which one it may be."""
+    import difflib  # which a right command line does without
+
+    if not word.startswith("-"):
+        return f"{show(word)} belongs to no option of {program}; expected --name value"
+    close = difflib.get_close_matches(word.partition("=")[0], [*flags, *HELP, FLAG], n=3, cutoff=0.7)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"{program} --help lists the options"
+    return f"{show(word)} is not an option of {program}; {hint}"
+
+
+def _made(request: type, given: dict[str, Any]) -> Any:
+    """The request with these values; its groups of options have theirs."""
+    fields: dict[str, Any] = {}
+    for name, kind in get_type_hints(request).items():
+        if dataclasses.is_dataclass(kind):
+            fields[name] = _made(kind, given)  # pyright: ignore[reportArgumentType]
+        elif name in given:
+            fields[name] = given[name]
+    return request(**fields)

@@ -276,7 +276,7 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
             return  # nothing is better
         plans, seconds = chosen
         value = sum(worth_of(part.worth, own) for own in seconds)
-        used = [sum(worth_of(limit, own) for own in seconds) for limit in shared]
+        used = _used(shared, seconds)
         over = sum(used) - len(used)
         log_bound = max(log_bound, math.log(max(value + price * over, 1e-300)))
         if all(share <= 1 + 1e-9 for share in used) and math.log(value) < parts.log_value:
@@ -297,7 +297,12 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
 def _never_within(parts: PartsProgress, part: Candidate, shared: Sequence[Worth]) -> bool:
     """Whether even the plans that use least of the limits that jobs share use more than there is, all limits added."""
     chosen = _choose(parts, dataclasses.replace(part, worth=(0.0, 0.0, None)), 1.0, shared)
-    return chosen is None or sum(worth_of(limit, own) for own in chosen[1] for limit in shared) > len(shared) + 1e-9
+    return chosen is None or sum(_used(shared, chosen[1])) > len(shared) + 1e-9
+
+
+def _used(shared: Sequence[Worth], seconds: Sequence[tuple[float, float]]) -> list[float]:
+    """Share of each limit that all jobs use together."""
+    return [sum(worth_of(limit, own) for own in seconds) for limit in shared]
 
 
 def _shared(parts: PartsProgress, part: Candidate) -> list[Worth]:

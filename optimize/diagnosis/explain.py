@@ -7,7 +7,18 @@ from typing import Any
 
 from costmodel import Exact, Shown, as_floats
 from costmodel.evaluators import evaluate, memory_by_stage
-from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
+from costmodel.formulas import (
+    HELD,
+    MFU_CONVENTION,
+    MOMENTS,
+    SECOND,
+    Breakdown,
+    StageMemory,
+    Term,
+    allocated_bytes,
+    at_moment,
+    reserved_bytes,
+)
 from costmodel.inputs import Cluster, Plan, Stack, Workload, active_parameters, parameters
 from costmodel.measured import fits_probability, posterior, step_log_sd
 from costmodel.specs import expecting
@@ -19,15 +30,6 @@ from optimize.diagnosis.time_to_target import time_to_target
 from optimize.status import CommandError, Status
 from optimize.versions import SCHEMA
 
-_HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
-_MOMENTS = {
-    "loss": ("activations", "logits", "fragmentation"),
-    "backward pass": ("activations", "working", "gathered", "fragmentation"),
-    "end of the backward pass": ("late", "working", "gathered"),
-    "optimizer step": ("late", "update"),
-}
-"""What is there beside what is held, by the moment of the peak."""
-_SECOND = ("weights", "optimizer", "activations", "gradients")
 _EXACT = Exact(math)
 _ABSENT_S = 1e-12  # below it a term is rounding
 
@@ -132,16 +134,13 @@ def _check_finite(breakdown: Breakdown) -> None:
 
 
 def _stage(number: int, memory: StageMemory, stack: Stack) -> StagePeak:
-    def told(names: tuple[str, ...]) -> dict[str, float]:
-        return {name: float(getattr(memory, f"{name}_bytes")) for name in names}
-
-    moment = max(_MOMENTS, key=lambda each: sum(told(_MOMENTS[each]).values()))
-    absent = dict.fromkeys(name for names in _MOMENTS.values() for name in names)
-    terms = told(_HELD) | {name: 0.0 for name in absent} | told(_MOMENTS[moment])
-    second = {name: float(getattr(memory, f"second_{name}_bytes")) for name in _SECOND}
+    moment = max(MOMENTS, key=lambda each: float(at_moment(memory, each)))
+    absent = dict.fromkeys((name for names in MOMENTS.values() for name in names), 0.0)
+    terms = memory.of(HELD) | absent | memory.of(MOMENTS[moment])
+    second = {name: float(getattr(memory, f"second_{name}_bytes")) for name in SECOND}
     return StagePeak(
         number=number,
-        terms=terms,
+        terms={name: float(size_bytes) for name, size_bytes in terms.items()},
         moment=moment,
         reserved_bytes=float(reserved_bytes(memory, stack, _EXACT)),
         allocated_bytes=float(allocated_bytes(memory, stack, _EXACT)),

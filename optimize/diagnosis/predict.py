@@ -18,6 +18,8 @@ from costmodel.measured import (
     alternatives,
     doubts,
     evaluated,
+    held_in_order,
+    in_any_software,
     in_other_software,
     lightened,
     logged_bytes,
@@ -114,11 +116,11 @@ def _predictions(
     times_s = readings_s(settled)
     elsewhere = _in_other_software(settled, stack or {}, fitted)
     spread = np.hypot(posterior.log_sd(settled, fitted), open_log_sd(settled, times_s, elsewhere))
-    held = evaluated(lightened(settled))
-    printed = logged_bytes(settled, held)
+    peak_bytes, printed_bytes = _held(settled)
+    printed_bytes = _over_software(settled, printed_bytes, stack or {}, fitted)
     answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
     for k, (i, _) in enumerate(readable):
-        memory = float(held.peak_bytes[k]), float(printed[k])
+        memory = float(peak_bytes[k]), float(printed_bytes[k])
         answers[i] = _prediction(settled[k], float(np.mean(times_s[k])), float(spread[k]), *memory)
     return tuple(answer for answer in answers if answer is not None)
 
@@ -130,15 +132,40 @@ def readings_s(settled: Sequence[Case]) -> list[np.ndarray]:
     return np.split(times_s, np.cumsum([len(own) for own in readings])[:-1])
 
 
+def _held(settled: Sequence[Case]) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row the bytes that its plan needs, and those that it prints."""
+    run = lightened(settled)
+    held = held_in_order(run, evaluated(run))
+    return held.peak_bytes, logged_bytes(run, held)
+
+
+def _over_software(
+    settled: Sequence[Case], printed_bytes: np.ndarray, stack: Mapping[str, Any], fitted: Fitted | None
+) -> np.ndarray:
+    """The bytes that rows print; of those that do not name their software the geometric mean over what it may be."""
+    others = _settled([in_any_software(row) for row in settled], stack, fitted)
+    logs, number = np.log(printed_bytes), np.array([1 + len(own) for own in others])
+    at = [i for i, own in enumerate(others) for _ in own]
+    elsewhere = np.log(_held([row for own in others for row in own])[1])
+    return np.exp((logs + np.bincount(np.array(at, int), elsewhere, minlength=len(logs))) / number)
+
+
 def _in_other_software(
     settled: Sequence[Case], stack: Mapping[str, Any], fitted: Fitted | None
 ) -> list[tuple[tuple[float, Case], ...]]:
     """Rows that do not name their software, as others would run them, unless the fit has seen rows like them."""
     seen = (fitted or posterior.shipped()).scatter
     found = [() if posterior.on(row.family) in seen else in_other_software(row) for row in settled]
-    constant = posterior.with_constants([row for own in found for _, row in own], fitted)
+    others = _settled([[row for _, row in own] for own in found], stack, fitted)
+    weights = [[weight for weight, _ in own] for own in found]
+    return [tuple(zip(*each, strict=True)) for each in zip(weights, others, strict=True)]
+
+
+def _settled(readings: Sequence[Sequence[Case]], stack: Mapping[str, Any], fitted: Fitted | None) -> list[list[Case]]:
+    """Other readings of each row with the fitted constants, settled."""
+    constant = posterior.with_constants([row for own in readings for row in own], fitted)
     others = iter(settle([with_stack(row, stack) for row in constant]))
-    return [tuple((weight, next(others)) for weight, _ in own) for own in found]
+    return [[next(others) for _ in own] for own in readings]
 
 
 Readings = Sequence[tuple[tuple[float, Case], ...]]

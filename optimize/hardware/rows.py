@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel import Exact, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import counts, operators_s, redone_s, stages, timing
+from costmodel.formulas import OpCounts, OpTimes, again_s, counts, operators_s, redone_s, sent_s, stages, timing
 from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, PlanPoint, RecomputeRow, layers
 from optimize.lattice import (
     cheapest,
@@ -95,20 +95,29 @@ class _Chosen(NamedTuple):
 def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
     """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them; of the
     attention's core and of the rest where they are computed again; where the objective is paid for busy units, also
-    what operators draw."""
+    what all layers draw, and what the core and the rest do again."""
     machine = machine_at(problem, y)
     point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=1.0))  # as it may be both ways
     counted = counts(problem.job.floats, point, _EXACT)
-    times, loads = timing(counted, point, machine, SUBGRADIENT), problem.loads
+    times = timing(counted, point, machine, SUBGRADIENT)
     pipe = stages(counted, times, point)
     parts = [pipe.plain.seconds - machine.stack.microbatch_s, pipe.first.seconds, pipe.last.seconds]
     parts += [
         total(block.repeats * redone_s(block.forward, row, SUBGRADIENT) for block in times.layers) for row in _AGAIN
     ]
-    if loads is None:
-        return parts
-    compute_s, hbm_s = operators_s(counted, times.rates, point, machine.stack)
-    return [*parts, loads[1] * compute_s + loads[2] * hbm_s]
+    return parts if problem.loads is None else parts + _drawn(problem, counted, times, point)
+
+
+def _drawn(problem: Problem, counted: OpCounts, times: OpTimes, point: PlanPoint) -> list[Any]:
+    """What the busy units of all layers draw for a microbatch without recompute, and for what is computed again."""
+    assert problem.loads is not None
+    (_, compute, hbm, links), stack = problem.loads, problem.machine.stack
+    again = [again_s(counted, times.rates, dataclasses.replace(point, recompute=row), stack) for row in _AGAIN]
+    first, *redone = (
+        compute * compute_s + hbm * hbm_s
+        for compute_s, hbm_s in [operators_s(counted, times.rates, point, stack), *again]
+    )
+    return [first + links * sent_s(times), *redone]
 
 
 def machine_at(problem: Problem, y: np.ndarray) -> Cluster:
@@ -124,10 +133,16 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
         return np.broadcast_to(column, len(np.atleast_1d(point.tensor)))[rows.chosen]
 
     workload, stack, p = problem.job.workload, problem.machine.stack, of(point.pipeline)
-    layers_s, first_s, last_s, *drawn_s = (of_each(part, rows.which) for part in [*parts[:3], *parts[5:]])
-    if rows.recompute is not _NONE:
-        core_s, rest_s = (of_each(part, rows.which) for part in parts[3:5])
-        layers_s = layers_s + rows.recompute.redo_core * core_s + rows.recompute.redo_rest * rest_s
+
+    def again(first: Any, core: Any, rest: Any) -> Any:
+        """With what is computed again."""
+        if rows.recompute is _NONE:
+            return of_each(first, rows.which)
+        first, core, rest = (of_each(part, rows.which) for part in (first, core, rest))
+        return first + rows.recompute.redo_core * core + rows.recompute.redo_rest * rest
+
+    layers_s = again(parts[0], *parts[3:5])
+    first_s, last_s = (of_each(part, rows.which) for part in parts[1:3])
     layer_s = layers_s * (1.0 / layers(workload))
     m = workload.batch / (of(point.data) * of(point.microbatch))
     stages_s = (
@@ -145,7 +160,7 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
     at = Tangents(*logarithms(step_s, shape), y, nothing, nothing)
     if problem.loads is None:
         return at
-    log_drawn, drawn_slopes = logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0], shape)
+    log_drawn, drawn_slopes = logarithms(problem.loads[0] * step_s + (m / p) * again(*parts[5:]), shape)
     return at._replace(log_drawn=log_drawn, drawn_slopes=drawn_slopes)
 
 

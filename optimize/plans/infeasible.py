@@ -10,7 +10,7 @@ from costmodel.formulas import limit_bytes
 from costmodel.inputs import Cluster, Workload
 from costmodel.specs import SpecError
 from optimize import units
-from optimize.lattice import CHUNK, Lattice, choose_plan, enlarged, lattice
+from optimize.lattice import Lattice, choose_plan, enlarged, lattice
 from optimize.plans.best import Best
 from optimize.plans.evaluation import MARGIN, bytes_of, exactly
 from optimize.plans.row_bounds import least_s, row_bytes
@@ -117,26 +117,20 @@ def _change(whole: Lattice, exact: float) -> str:
     """More memory, by exactly so much; layers in pieces; or the first multiple of the accelerators where one fits."""
     more, given = f"it fits with {units.percent(exact - 1)} more memory on each accelerator", dict(whole.fixed)
     for pieces in _PIECES if "pieces" not in given else ():
-        if _least(whole.workload, whole.cluster, {**given, "pieces": pieces}) <= 1:
+        if _may_fit(whole.workload, whole.cluster, {**given, "pieces": pieces}):
             more += f", with --fix pieces={pieces},recompute=full (co-shard)"
             break
     for times in _TIMES:
-        if _least(whole.workload, enlarged(whole.cluster, times), given) <= 1:
+        if _may_fit(whole.workload, enlarged(whole.cluster, times), given):
             return f"{more}, or with --accelerators {whole.cluster.accelerators * times}"
     return f"{more}; {_TIMES[-1]} times as many accelerators are not enough, a smaller sequence would need less"
 
 
-def _least(workload: Workload, cluster: Cluster, given: Mapping[str, Any]) -> float:
-    """The least memory of plans that save it, over what there is."""
+def _may_fit(workload: Workload, cluster: Cluster, given: Mapping[str, Any]) -> bool:
+    """Whether one of the plans that save memory fits."""
     saving = {name: value for name, value in _LEAST_MEMORY.items() if name not in given}
     whole = lattice(workload, cluster, {**given, **saving})
-    least = np.inf
-    for start in range(0, len(whole), CHUNK):
-        needed = _needed(whole, whole.chunk(start, start + CHUNK).indices)
-        least = min(least, float(needed.min()))
-        if least <= 1:
-            break
-    return least
+    return len(whole) > 0 and bool(_needed(whole, np.array([leanest(whole)]))[0] <= 1)
 
 
 def _needed(whole: Lattice, indices: np.ndarray) -> np.ndarray:

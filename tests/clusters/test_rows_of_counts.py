@@ -153,19 +153,33 @@ def test_no_plan_is_below_the_tangent_of_its_mode_of_recompute(name):
     numbers, recompute = families.by_recompute((whole.ends - families.sizes)[some])
     need = np.minimum(*(bytes_of_modes(problem, rows, stage, recompute) for stage in (2, 3)))
     places = low + (high - low) * generator.random((3, 4))
+    places[0] = [low[0], *high[1:]]  # where products are what takes time
     plans = generator.choice(len(whole), min(len(whole), 3000), replace=False)
     row, entries = whole.select(plans)
     mode, row = entries[-1] - whole.axes[-1].offset[row], np.searchsorted(some, row)
     here = low + (high - low) * generator.random((len(plans), 4))
-    step = tangents_of(problem.job.floats, problem.machine, whole.points(plans, np.float64), here)
-    least = np.full(len(plans), np.inf)
-    for _, chosen, at in tangents_of_rows(problem, rows, places, generator.integers(3, size=len(some)), recompute):
+    points, place = whole.points(plans, np.float64), generator.integers(3, size=len(some))
+    step, there = (
+        tangents_of(problem.job.floats, problem.machine, points, y, problem.loads) for y in (here, places[place[row]])
+    )
+    assert step.log_drawn is not None
+    assert there.log_drawn is not None
+    least, least_drawn, at_place = np.full((3, len(plans)), np.inf)
+    for _, chosen, at in tangents_of_rows(problem, rows, places, place, recompute):
         where = np.full(len(some), -1)
         where[chosen] = np.arange(len(chosen))
         has = where[row] >= 0
         own = mode[has] * len(chosen) + where[row[has]]
         least[has] = np.minimum(least[has], at.log_value[own] + (at.slopes[own] * (here[has] - at.y[own])).sum(-1))
+        assert at.log_drawn is not None
+        assert at.drawn_slopes is not None
+        drawn = at.log_drawn[own] + (at.drawn_slopes[own] * (here[has] - at.y[own])).sum(-1)
+        least_drawn[has] = np.minimum(least_drawn[has], drawn)
+        at_place[has] = np.minimum(at_place[has], at.log_drawn[own])
     assert np.isfinite(least).all()
     assert np.all(step.log_value >= least - 1e-12)
+    assert np.all(step.log_drawn >= least_drawn - 1e-12)
+    again = np.broadcast_to(recompute.redo_rest, numbers.shape)[mode, row] > 0
+    assert np.median((there.log_drawn - at_place)[again & (place[row] == 0)]) < 0.1  # what is done again draws, too
     assert np.all(step.peak_bytes >= need[mode, row] * (1 - 1e-12))
     assert numbers.min() < numbers.max()

@@ -69,6 +69,17 @@ def test_layers_of_two_kinds_in_the_order_of_the_model():
     assert found.played_s != found.ordered_s
 
 
+def test_stages_in_order_end_with_the_module():
+    """A module of multi-token prediction stands behind all layers, its head beside the model's."""
+    plan = Plan(data=16, pipeline=2, expert=4, schedule="gpipe", stage_layers=(3, 3), domain=8)
+    workload = small_moe(mtp_layers=1)
+    found = validate(workload, cluster(32), plan).pipeline
+    held = [["dense layer", "expert layer", "expert layer"], ["expert layer", "expert layer", "multi-token layer"]]
+    stages, hop_s = passes_by_hand(workload, plan, held)
+    assert found is not None
+    assert found.ordered_s == pytest.approx(gpipe_s(stages, hop_s, 16), rel=1e-9)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_is_played(schedule):
     """The differences of the closed forms, with embedding and head: those that test_schedule.py states."""

@@ -33,7 +33,7 @@ INSIDE = {
     "held.kept_bytes", "held.share", "held.on_rank",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "held.divided",
     "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
-    "memory.allocated_bytes", "memory.passing_bytes", "memory.device_bytes",
+    "memory.allocated_bytes", "memory.passing_bytes", "memory.device_bytes", "memory.at_moment",
     "memory.working_bytes", "roofs.roofs", "roofs.redone",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.around",
     "timing.stages", "timing.hops", "timing.redone_s", "counts.payload_copies", "counts.saved_bytes",
@@ -49,7 +49,7 @@ INSIDE = {
     "goodput.failures_per_s", "goodput.checkpoint_s", "goodput.interval_s", "goodput.lost_share", "goodput.elapsed",
     "goodput.slow_share", "goodput.spare_share",
     "economics.bill", "economics.network_bill", "economics.draw", "economics.drawn_s",
-    "busy.busy", "roofs.operators_s", "busy.timed",  # test_same_joules.py
+    "busy.busy", "busy.sent_s", "roofs.operators_s", "roofs.again_s", "busy.timed",  # test_same_joules.py
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 powers_of_two = st.integers(-20, 20).map(lambda k: 2.0**k)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from costmodel.inputs import layers
 from costmodel.measured.rows import Case, case
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.notes import facts_of
@@ -144,17 +145,39 @@ def test_batches_follow_from_words():
         assert found.workload.batch == batch, notes
 
 
+@pytest.mark.parametrize(
+    ("notes", "modules"),
+    [("with MTP", 1), ("1 MTP layer", 1), ("mtp_num_layers=1", 1), ("2 MTP modules", 2)]
+    + [("multi-token prediction on", 1), ("w/o MTP", 0), ("mtp_num_layers: 0", 0), ("MTP off", 0), ("", 0)]
+    + [("no multi-token prediction", 0)],
+)  # fmt: skip
+def test_modules_of_multi_token_prediction_are_layers(notes, modules):
+    assert layers(read(**(H100 | {"notes": notes})).workload) == int(ROW["layers"]) + modules
+
+
 # machines
 
 
 @pytest.mark.parametrize(
     ("hardware", "tflops"),
-    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("TPU v3-256 (128 chips)", 123), ("NVIDIA L40S", 362)]
+    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("MI355X", 2500), ("TPU v3-256 (128 chips)", 123)]
+    + [("NVIDIA L40S", 362)]
     + [("H20", 148), ("Trainium1 (trn1.32xlarge)", 190), ("Ascend 910B", 313), ("RTX 4090", 165), ("H200", 989.5)],
 )  # fmt: skip
 def test_other_accelerators_have_their_own_rates(hardware, tflops):
     found = read(hardware=hardware)
     assert found.cluster.accelerator.peak_16bit_flop_per_s == pytest.approx(1e12 * tflops, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "cell", "precision"),
+    [("H100", "", "fp8_tensor"), ("MI355X", "", "fp8_tensor"), ("A100", "", "bf16"), ("H100", "bf16", "bf16")],
+)
+def test_submissions_to_mlperf_run_in_8_bits_where_they_can(hardware, cell, precision):
+    found = read(**(H100 | {"hardware": hardware, "source": "MLPerf Training v5.1", "precision": cell}))
+    assert found.plan.precision == precision
+    assert ("precision" in found.open) == (precision == "bf16" and not cell)
+    assert read(**(H100 | {"hardware": hardware, "precision": cell})).plan.precision == (cell or "bf16")
 
 
 def test_a_power_cap_slows():

@@ -2,14 +2,13 @@
 
 import pytest
 
+from costmodel.measured.rows.words import meanings
 from tests.support import NIGHTLY, often
 from tests.support.phrases import distinct, phrases, reading, sources_without
 from tests.support.row_by_hand import bulk_rows, needs_bulk
 
 _NAME = "the name of software, of a kernel or of a format"
 _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here happens to say them"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
-_DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 
 ONE_SOURCE = {
     **dict.fromkeys(
@@ -28,11 +27,12 @@ ONE_SOURCE = {
         _NAME,
     ),
     **dict.fromkeys(
-        [("overlap_data", f"{_DATA} & overlap*"), ("async_tp", "tp|tensor|tensor_parallel* & overlap*")]
+        [("overlap_data", meanings.FLAGS["overlap_data"][0]), ("async_tp", meanings.FLAGS["async_tp"][0])]
         + [("allocated_memory", "memory|mem|peak & allocated")]
         + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
+        + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
-        + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
+        + [("selective_layers", meanings.FLAGS["selective_layers"][0])]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
         + [("accumulation", "# gradient|grad? accum*")]
@@ -41,6 +41,7 @@ ONE_SOURCE = {
         _PLAIN,
     ),
     ("compiled", "float8"): "torchao casts to float8 in compiled kernels only, whoever runs it",
+    ("SUBMISSIONS", "mlperf|mlcommons"): "a contest; three submissions do not say their format, and ran in 8 bits",
     ("SOFTWARE_NAMES", "mlperf"): "its reference of Llama 3.1 is NeMo; two submissions do not say what they ran",
     ("offloaded_projections", "remat policy & custom"): "tpu-recipes prints no more of its policies",
 }

@@ -208,3 +208,4 @@ def test_what_calibration_rows_print_of_memory(source, most):
     cases = predicted("calibration", source)[0]
     cases, errors = memory_errors(cases)
     assert np.median(np.abs(errors)) < most
+    assert source != "SimuMax" or np.quantile(np.abs(errors), 0.9) < 0.05  # its stages hold different layers

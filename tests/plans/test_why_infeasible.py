@@ -1,6 +1,7 @@
 """Where nothing fits: which plan needs least memory, and words that nobody asks for are not looked for."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from optimize.plans.evaluation import exactly
 from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.infeasible import leanest
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.status import CommandError
+from optimize.status import CommandError, Status
 from tests.support.builders import small_decoder, small_moe
 
 ASKED = {
@@ -60,3 +61,13 @@ def test_it_is_said_that_the_least_is_of_plans_that_offload_nothing(fixed, told)
         find_plan(load_workload("llama3-8b", batch=8), machine, fixed=FIXED | fixed, margin=0.5)
     assert ("legal plans that offload nothing the one that needs least" in refused.value.message) is told
     assert "the one that needs least" in refused.value.message
+
+
+def test_errors_of_commands_cross_processes_with_their_words():
+    def told() -> str:
+        return "memory: 3 GB\n too much"
+
+    error = CommandError(Status.infeasible, told, ("memory",))
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is CommandError
+    assert (again.status, again.message, again.violations) == (Status.infeasible, "memory: 3 GB too much", ("memory",))

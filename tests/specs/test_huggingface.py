@@ -95,6 +95,8 @@ def test_old_and_new_names_of_a_key():
     later = {key: value for key, value in CONFIGS["deepseek_v3"].items() if key != "num_nextn_predict_layers"}
     later = {**later, "num_mtp_layers": 1, "rope_parameters": {}, "dtype": "bfloat16"}
     assert parameters(read(later)) == PARAMETERS["deepseek_v3"]
+    assert parameters(read({**later, "mtp_num_layers": 0})) == PARAMETERS["deepseek_v3"]
+    assert parameters(read({**later, "mtp_num_layers": 1})) == 671_026_404_352 + 11_610_067_968
     with pytest.raises(SpecError, match="`n_ctx` is 512; expected 1024, as `n_positions`"):
         read({**CONFIGS["gpt2"], "n_ctx": 512})
 

@@ -15,6 +15,7 @@ _CHOICES = (
     "SOFTWARE_NAMES",
     "SHARDINGS",
     "PRECISIONS",
+    "SUBMISSIONS",
     "GRADIENTS",
     "OPTIMIZERS",
     "STATES",

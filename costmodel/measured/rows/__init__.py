@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.batches import Batch as Batch
     from costmodel.measured.rows.batches import Figures as Figures
     from costmodel.measured.rows.batches import evaluated as evaluated
-    from costmodel.measured.rows.batches import logged_bytes as logged_bytes
     from costmodel.measured.rows.batches import stacked as stacked
     from costmodel.measured.rows.cases import case as case
     from costmodel.measured.rows.cases import read_cases as read_cases
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.layouts import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows.readings import alternatives as alternatives
     from costmodel.measured.rows.readings import doubts as doubts
+    from costmodel.measured.rows.readings import in_any_software as in_any_software
     from costmodel.measured.rows.readings import in_other_software as in_other_software
     from costmodel.measured.rows.readings import lightened as lightened
     from costmodel.measured.rows.readings import settle as settle

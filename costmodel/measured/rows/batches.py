@@ -93,16 +93,6 @@ def evaluated(cases: Sequence[Case]) -> Figures:
     return figures
 
 
-def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
-    """The memory that each row prints, by what its words mean: of the device as nvidia-smi shows it, of the allocator's
-    tensors alone (`max_allocated`), or all that the allocator holds, where nothing is said."""
-    of_device = np.array([bool(case.facts.get("device_memory")) for case in cases], bool)
-    of_tensors = np.array([bool(case.facts.get("allocated_memory")) for case in cases], bool)
-    return np.where(
-        of_device, figures.device_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes)
-    )
-
-
 def point(case: Case) -> PlanPoint:
     """The point of a case's plan, with option rows as its software has them."""
     domain = case.cluster.tiers[0].usable_size

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import Habits
@@ -32,7 +32,8 @@ def recompute(
         return {"recompute": "full", "recompute_share": share or 0.5}, False
     if mode == "full":
         held = _recomputed_layers(columns, facts)
-        share = min(1.0, held * pipeline * (columns.count("vpp") or 1) / layers) if held else 1.0
+        virtual = columns.count("vpp") or facts.get("virtual_stages", 1.0)
+        share = min(1.0, held * pipeline * virtual / layers) if held else 1.0
         return {"recompute": "full", "recompute_share": share}, False
     return {"recompute": mode}, False
 
@@ -64,7 +65,9 @@ def _of_layers(notes: str) -> str:
     told, before = [], ""
     for clause in clauses(notes):
         share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
-        if re.search(r"layer|block", clause) and said(before if share_of_it else clause, meanings.RECOMPUTED):
+        if re.search(r"layer|block|ratio|fraction|share|proportion", clause) and said(
+            before if share_of_it else clause, meanings.RECOMPUTED
+        ):
             told.append(clause)
         before = clause
     return "; ".join(told)
@@ -121,8 +124,12 @@ def _of(text: str, table: Table, denied: str | None = None) -> str | None:
     return denied if is_denied else None
 
 
-def precision(columns: Columns, family: str, assumed: list[str]) -> str:
-    """The format of the matmuls; of 8 bits as the notes say how they are scaled."""
+def precision(columns: Columns, family: str, types: Sequence[str], assumed: list[str]) -> str:
+    """The format of the matmuls; of 8 bits as the notes say how they are scaled. Submissions to MLPerf take 8 bits
+    where the accelerator multiplies them as floats, whether or not they say so.
+
+    Source: mlcommons/training_results_v5.1, the logs and configurations of the three rows that print no format.
+    """
     cell, notes = columns.text("precision"), columns.text("notes")
     usual = "fp16" if family in _TOO_OLD_FOR_BF16 else "bf16"
     value = _of(_about_products(cell), meanings.PRECISIONS) or _of(cell, meanings.PRECISIONS)
@@ -132,8 +139,9 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
         names = "nvfp4, mxfp8, fp8, int8, bf16, fp16, fp32, tf32"
         raise RowError(f"`precision` is {cell.lower()!r}; expected one of {names}")
     if value is None:
-        assumed.append(usual)
-        return usual
+        tuned = _of(f"{columns.text('source')} | {notes}", meanings.SUBMISSIONS) if "fp8" in types else None
+        assumed.append("8 bits, as submissions to MLPerf have them" if tuned else usual)
+        return tuned or usual
     if value == "fp8_tensor" and "int8" not in cell.lower():
         finer = _of(notes, meanings.PRECISIONS)
         value = finer if finer in ("fp8_block", "mxfp8") else _of(notes, meanings.SCALINGS) or value

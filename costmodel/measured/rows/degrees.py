@@ -18,6 +18,10 @@ def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | Non
         printed = None if told > 1 and _divides(columns, told, name) else printed
     if printed is not None:
         return printed
+    if name == "cp" and told == facts.get("sequence_ranks") == columns.count("tp"):
+        return None  # Megatron's, of the tensor ranks
+    if name == "pp" and not told and facts.get("stage_layers"):
+        told = (columns.count("layers") or 0) // int(facts["stage_layers"])
     if name == "tp" and not told and facts.get("tensor_in_node"):
         told = columns.count("gpus_per_node") or 0
     return told if told and _divides(columns, told, name) else None
@@ -47,9 +51,11 @@ def degrees_of(
     tensor, context, pipeline = (said[name] or 1 for name in ("tp", "cp", "pp"))
     missing = [name for name in ("tp", "pp") if said[name] is None]
     printed = said["dp"] or 0
-    if missing == ["tp"] and printed > 1 and accelerators % (context * pipeline * printed) == 0:
-        tensor, missing = accelerators // (context * pipeline * printed), []
-        assumed.append(f"tp {tensor}, what the other degrees leave")
+    others = context * tensor * pipeline * printed
+    if len(missing) == 1 and printed > 1 and accelerators % others == 0:
+        left = accelerators // others
+        tensor, pipeline = (left, pipeline) if missing == ["tp"] else (tensor, left)
+        assumed.append(f"{missing.pop()} {left}, what the other degrees leave")
     if missing:
         if len(missing) == 2:
             tensor, pipeline = _by_batch(columns, facts, accelerators // context, domain, batch)
@@ -71,8 +77,11 @@ def _by_batch(columns: Columns, facts: Mapping[str, float], ranks: int, domain: 
     """Tensor and pipeline degrees that nobody prints, as far as the batch tells: as many ranks hold one copy of the
     model as are left beside those that microbatches and their number need, or that there are sequences for."""
     micro = columns.count("micro_batch") or int(facts.get("micro_batch", 0)) or int(facts.get("local_batch", 0))
-    data = ranks
-    if micro and facts.get("accumulation") and batch % int(micro * facts["accumulation"]) == 0:
+    data, printed = ranks, columns.count("dp") or int(facts.get("data", 0))
+    printed = printed or int(ranks // facts.get("model_ranks", ranks + 1.0))
+    if printed > 1 and ranks % printed == 0:
+        data = printed
+    elif micro and facts.get("accumulation") and batch % int(micro * facts["accumulation"]) == 0:
         data = batch // int(micro * facts["accumulation"])
     elif facts.get("context_parallel") == 0:
         data = min(batch, ranks)

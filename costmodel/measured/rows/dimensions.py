@@ -1,5 +1,6 @@
 """Dimensions that a row does not print: those of the model it names, or what the others and the parameters leave."""
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.job_sizes import told_sequence
 from costmodel.measured.rows.names import SIZES, known_dimensions, rough_sizes
-from costmodel.measured.rows.words import said
+from costmodel.measured.rows.words import clauses, meanings, said
 from costmodel.specs import show
 
 _GATED = re.compile(
@@ -24,6 +25,19 @@ _TYPICAL_ASPECT = 128.0  # of larger ones: GPT-3 and Llama have 96 to 210
 _LAYERS_OF_IT = re.compile(
     r"\b(\d+)[\s\-]*(?:(?:transformer|decoder|hidden)[\s\-]*)?(?:layers?|l)\b(?!\s*(?:dense|moe))"
 )
+_NOT_OF_IT = r"(?!\s(?:per|of|are|is|dense|moe|each|on|in|shared|active|activated|parallel\w*)\b)"
+_SIZE_WORDS = {  # a bare noun behind its number only at the start of a clause
+    "layers": rf"^(\d+)[\s\-]*(?:(?:transformer|decoder|hidden)\s)?layers?\b{_NOT_OF_IT}|^layers?\s?[=:]?\s?(\d+)"
+    r"|\b(?:num|n) layers?\s?[=:]?\s?(\d+)|\bl\s?=\s?(\d+)",
+    "hidden": r"\b(?:hidden(?: size| dim\w*)?|d ?model|n embd|width|h)\s?(?:of|[=:])?\s?(\d{3,5})(?![\d.])"
+    r"|\blayers x (\d{3,5})\b",
+    "heads": r"^(\d+) (?:attention |query )?heads?\b|\b(?:num|n)(?: attention)? heads?\s?[=:]?\s?(\d+)",
+    "ffn_hidden": r"\b(?:ffn|mlp|d ff|d ffn|d expert|intermediate|expert (?:hidden|ffn))(?: hidden)?(?: size| dim\w*)?"
+    r"\s?[=:]?\s?(\d{3,6})\b",
+    "experts": rf"(?:^|\(|\bmoe(?: with|,)?\s)(\d+) (?:small |routed )?experts?\b{_NOT_OF_IT}|\be\s?=\s?(\d+)",
+    "topk": r"\btop[\s\-]?k?\s?[=:]?\s?(\d+)\b|\bk\s?=\s?(\d+)\b",
+}
+_OF_A_PART = re.compile(r"offload|dense|stage|chunk")
 _NEAR = 0.1  # of layers: what sizes are rounded by, and vocabularies leave open
 _ANOTHER_SIZE = 2.2  # times as many parameters as the known model has, or as few: another model of its family
 
@@ -32,6 +46,9 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     """The row with all its dimensions, and what was taken from where; words count before names."""
     given = {name: columns.text(name) for name in (*SIZES, "seq")}
     given |= {name: str(int(facts[name])) for name in ("layers", "kv_heads") if name in facts and not given[name]}
+    if not given["layers"] and facts.get("stage_layers") and (columns.count("pp") or 1) > 1:
+        given["layers"] = str(columns.needed("pp") * int(facts["stage_layers"]))
+    given |= {name: size for name, size in _in_words(columns.text("notes")).items() if not given[name]}
     of_it = _LAYERS_OF_IT.search(columns.text("model").lower())  # 4 layers of Llama 3 8B
     given["layers"] = given["layers"] or (of_it[1] if of_it else "")
     assumed: list[str] = []
@@ -48,6 +65,18 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     own = Columns({**columns.row, **given})
     more = _followed(own, assumed)
     return Columns({**own.row, **more}), tuple(assumed)
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_words(notes: str) -> Mapping[str, str]:
+    """Sizes of the model that the notes tell: `24 layers, hidden 1024, 64 experts top-1`, not those of a part of it."""
+    told: dict[str, str] = {}
+    for clause in clauses(notes):
+        if said(clause, meanings.RECOMPUTED) or _OF_A_PART.search(clause):
+            continue
+        found = {name: re.search(pattern, clause) for name, pattern in _SIZE_WORDS.items()}
+        told = {name: next(filter(None, place.groups())) for name, place in found.items() if place} | told
+    return told if {"layers", "hidden"} & {*told} else {}
 
 
 def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str]:

@@ -33,7 +33,7 @@ def layout(
     micro = _microbatch(columns, facts, degrees, software, zero["zero_stage"], batch, assumed)
     stages = _stages(columns, facts, habits, degrees["pipeline"], layers, assumed)
     mode, is_open = recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
-    number = _numbers(columns, facts, software, machine.family, assumed)
+    number = _numbers(columns, facts, software, machine, assumed)
     expert = _experts(columns, facts, degrees, assumed)
     overlap = _overlap(facts, habits)
     tensor = degrees["tensor"] > 1
@@ -109,6 +109,8 @@ def _schedule(
         return {}
     if virtual is None and facts.get("virtual_layers"):
         virtual = max(1, round(layers / (pipeline * facts["virtual_layers"])))
+    if virtual is None and named == "interleaved" and facts.get("stage_layers"):
+        virtual = max(1, round(layers / (pipeline * facts["stage_layers"])))
     if virtual is None and named == "interleaved":
         virtual = next((v for v in range(2, layers // pipeline + 1) if layers % (v * pipeline) == 0), None)
         if virtual is not None:
@@ -129,17 +131,18 @@ def _offload(facts: Mapping[str, float], software: str) -> dict[str, float]:
 
 
 def _numbers(
-    columns: Columns, facts: Mapping[str, float], software: str, family: str, assumed: list[str]
+    columns: Columns, facts: Mapping[str, float], software: str, machine: Machine, assumed: list[str]
 ) -> dict[str, Any]:
     """The formats of numbers, which of them are kept, and how attention and the loss are computed."""
     usual = "bf16" if own_zero(columns, facts, software) else SOFTWARE[software].gradient_dtype
+    is_narrow = bool(facts.get("pure_narrow")) and not facts.get("wide_masters")
     return {
-        "precision": precision(columns, family, assumed),
+        "precision": precision(columns, machine.family, machine.cluster.accelerator.types, assumed),
         "attention": attention(columns, facts),
         "loss": _loss(facts, software),
-        "master_weights": not facts.get("pure_narrow"),
+        "master_weights": not is_narrow,
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
-    } | of_update(columns, "bf16" if facts.get("pure_narrow") else usual, bool(facts.get("pure_narrow")))
+    } | of_update(columns, "bf16" if is_narrow else usual, is_narrow)
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:

@@ -154,7 +154,13 @@ def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any])
         "dense_layers": min(dense, layers - 1),
         "shared_experts": int(facts.get("shared_experts", by_name.get("shared_experts", 0))),
         "latent": by_name.get("latent"),
+        "mtp_layers": _modules(facts),
     }
+
+
+def _modules(facts: Facts) -> int:
+    """Modules of multi-token prediction: as many as the words say, or one (as DeepSeek-V3 has)."""
+    return int(facts.get("mtp_layers", 0) or facts.get("multi_token", 0))
 
 
 def _dense_keywords(columns: Columns, facts: Facts, habits: Habits) -> dict[str, Any]:
@@ -168,6 +174,7 @@ def _dense_keywords(columns: Columns, facts: Facts, habits: Habits) -> dict[str,
         "learned_positions": not gated,
         "dropout": not gated and habits.dropout,
         "parallel_block": bool(facts.get("parallel_block")),
+        "mtp_layers": _modules(facts),
     }
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import cells, software_words
-from costmodel.measured.rows.words import absent, meanings, named, number, said
+from costmodel.measured.rows.words import absent, clauses, meanings, named, number, said
 
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
@@ -69,10 +69,20 @@ def _general_offload(facts: Mapping[str, float]) -> dict[str, float]:
 
 def _numbers(text: str) -> dict[str, float]:
     found = {name: number(text, phrases) for name, phrases in meanings.NUMBERS.items()}
+    if found["stage_layers"]:  # unless they are those that are computed again
+        found["stage_layers"] = number(_not_recomputed(text), meanings.NUMBERS["stage_layers"])
     if found["ulysses"] and found["ring"]:  # heads and sequences are both divided
         found["context"] = found["ulysses"] * found["ring"]
+    elif found["head_parallel"]:
+        found["context"] = found["head_parallel"] * (found["ring"] or found["context"] or 1.0)
+    elif not found["context"] and found["sequence_ranks"] != found["tensor"]:  # equal ones are Megatron's
+        found["context"] = found["sequence_ranks"]
     undivided = [name for name, words in meanings.ABSENT.items() if not found[name] and absent(text, words)]
     return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
+
+
+def _not_recomputed(text: str) -> str:
+    return "; ".join(clause for clause in clauses(text) if not said(clause, meanings.RECOMPUTED))
 
 
 def _graphs(text: str) -> dict[str, float]:

@@ -11,12 +11,25 @@ from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import chosen, clauses, meanings, said
 
 _HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "intra node shard*|fsdp")
-_HYBRID += ("shard*|fsdp within|inside each|a|one|the? node|host",)
+_HYBRID += ("shard*|fsdp|mics within|inside each|a|one|the? node|host",)
 _PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
 _UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distributed data parallel*", "no sharding")
 _OF_SHARDING = (*_HYBRID, *_UNDIVIDED, "zero optimi*? stage? 0|1|2|3", "zero redundancy|offload*|infinity|plus")
 _OF_SHARDING += ("fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*", "shard grad op")
-_OF_SHARDING += ("sharding|deep_speed stage 0|1|2|3", "shard* group")
+_OF_SHARDING += (
+    "sharding|deep_speed stage 0|1|2|3",
+    "shard*|partition* & group|degree|size",
+    "mics",
+    "replica* & shard*",
+)
+_OF_SHARDING += (
+    "zero~ dp|data_parallel*|optimi*",
+    "way|gpu|rank|device shard*|group",
+    "no zero",
+    "z1|z2|z3",
+    "param*|weight* is|are? shard*|partition*|split|divided",
+    "sharded data parallel*",
+)
 _OF_SHARDING += (
     "dist|distributed|sharded fused? optimizer|optim|opt|adam*",
     "replicate",
@@ -24,6 +37,11 @@ _OF_SHARDING += (
     "reshard*",
 )
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
+_KEPT = ("shard grad op", "hybrid shard zero2", "param*|weight* kept|stay|left gathered|whole|after")  # the same, said
+_OF_SHARDING += _KEPT
+_OF_SHARDING += tuple(phrase for phrase, _ in meanings.SHARDINGS if not phrase.startswith("optim"))
+_NAMED_3 = re.compile(r"^3\b|(?:zero|stage)\W*3", re.IGNORECASE)
+_ZERO = re.compile(r"(?:^|\b(?:with|and|plus|using)\s|[+&]\s?)zero\W*$")  # of which nobody says the stage
 
 
 def sharding(
@@ -36,7 +54,12 @@ def sharding(
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp")
-    cell, stage = (cell, stage_of(cell)) if cell else _in_words(cells(columns.row, "source", "notes"))
+    told, by_words = _in_words(columns.text("notes"))
+    if by_words is None:
+        told, by_words = _in_words(cells(columns.row, "source", "notes"))
+    stage = stage_of(cell) if cell else by_words
+    if stage == 3 and not _NAMED_3.search(cell) and _keeps_weights(told):
+        stage = 2
     if stage is None:
         stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
@@ -48,7 +71,9 @@ def sharding(
     ranks = degrees["data"] * degrees["context"]
     if stage == 0:
         return {"zero_stage": 0}
-    shard = _shard(cell.lower(), machine, degrees, ranks)
+    shard = _shard(cell.lower(), told.lower(), machine, degrees, ranks)
+    if shard == degrees["data"] and "group" not in cell:  # a mesh, which context ranks share too (K: torchtitan's)
+        shard = ranks
     return {"zero_stage": stage, "data_shard": shard if 0 < shard < ranks and ranks % shard == 0 else None}
 
 
@@ -67,16 +92,30 @@ def _stage(text: str) -> int | None:
     stage = chosen(text, meanings.SHARDINGS)
     if stage is None and re.search(r"\bshard\w*(?:\W+(?:degree|size|group))?\W+\d", text.lower().replace("_", " ")):
         stage = 3  # `dp replicate 4 shard 64`
-    if stage == 3 and said(text, _GATHERED) is False:
+    if stage == 3 and _keeps_weights(text):
         return 2
+    if stage is None and any(_ZERO.search(clause) for clause in clauses(text)):
+        return 1
     if stage is None:
-        return 0 if said(text, _UNDIVIDED) else None
+        return 0 if said(text, _UNDIVIDED) or said(text, _NAMES) is False else None
     return int(str(stage))
+
+
+def _keeps_weights(text: str) -> bool:
+    """Whether gathered weights stay until the backward pass, as under ZeRO 2."""
+    return said(text, _GATHERED) is False or bool(said(text, _KEPT))
+
+
+_NAMES = tuple(phrase for phrase, _ in meanings.SHARDINGS)
 
 
 def _in_words(text: str) -> tuple[str, int | None]:
     """The clauses of the words that speak of sharding, and the stage of ZeRO that they mean."""
-    told = "; ".join(clause for clause in clauses(text) if said(clause, _OF_SHARDING) is not None)
+
+    def is_of_sharding(clause: str) -> bool:
+        return said(clause, _OF_SHARDING) is not None or _ZERO.search(clause) is not None
+
+    told = "; ".join(filter(is_of_sharding, clauses(text)))
     return told, _stage(told)
 
 
@@ -91,7 +130,10 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
 _RANKS = "(?:gpus|ranks|chips|devices|accelerators|replicas)"
 _GROUPS = (
     rf"(\d+) {_RANKS} (?:per|in each) (?:\w+ )?group|groups? (?:of |size )?(\d+)"
+    r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|way) (?:\w+ )?(?:group|partition|island)"
+    r"|(?:shard\w*|partition\w*) (?:\w+ ){0,2}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
+    r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"
@@ -99,15 +141,23 @@ _GROUPS = (
 _COPIES = re.compile(r"replicat\w*[ _=:x]*(\d+)(?! x)|(\d+)[ -]?(?:way )?(?:replicas?|replicat\w+)\b")
 
 
-def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) -> int:
-    """Ranks that share weights, as the cell prints them; over a slice of a torus, or a node of hybrid sharding."""
-    printed = re.search(_GROUPS, cell)
+def _group(text: str, ranks: int) -> int | None:
+    """Ranks that share weights, or that are left by so many copies."""
+    printed = re.search(_GROUPS, text)
     if printed and "1" not in printed.groups():
         return int(next(group for group in printed.groups() if group))
-    copies = _COPIES.search(cell)
-    if copies and int(copies[1] or copies[2]):
-        return ranks // int(copies[1] or copies[2])
-    if said(cell, _HYBRID):
+    copies = _COPIES.search(text)
+    number = int(copies[1] or copies[2]) if copies else 0
+    return ranks // number if number else None
+
+
+def _shard(cell: str, told: str, machine: Machine, degrees: Mapping[str, int], ranks: int) -> int:
+    """Ranks that share weights, as the cell prints them, else the words; over a slice of a torus, or a node of hybrid
+    sharding."""
+    printed = _group(cell, ranks) or _group(told, ranks)
+    if printed:
+        return printed
+    if said(cell, _HYBRID) or said(told, _HYBRID):
         return machine.domain // degrees["tensor"]
     if machine.slice_size < math.prod(degrees.values()):
         return machine.slice_size // (degrees["tensor"] * degrees["pipeline"])

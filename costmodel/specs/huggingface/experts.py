@@ -44,7 +44,7 @@ def read_olmoe(values: Values, job: Job) -> Workload:
 
 
 def read_minimax_m2(values: Values, job: Job) -> Workload:
-    """The model without its layers of multi-token prediction."""
+    """The model, with modules of multi-token prediction where `mtp_num_layers` asks for them."""
     return _with_whole_norms(values, job, values["num_local_experts"])
 
 
@@ -62,7 +62,7 @@ def _with_whole_norms(values: Values, job: Job, experts: int) -> Workload:
 
 
 def read_deepseek(values: Values, job: Job) -> Workload:
-    """The model without its layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
+    """Multi-token prediction as `mtp_num_layers` says. A token goes to `topk_group` groups, one to a node."""
     chosen, groups = values["topk_group"], values["n_group"]
     limited = values.get("topk_method") != "greedy" and chosen is not None and groups is not None and chosen < groups
     return _after_dense(
@@ -97,7 +97,7 @@ def read_gpt_oss(values: Values, job: Job) -> Workload:
 
 
 def read_glm4_moe(values: Values, job: Job) -> Workload:
-    """The model without its layers of multi-token prediction."""
+    """The model, with modules of multi-token prediction where `mtp_num_layers` asks for them."""
     return _after_dense(
         values,
         job,
@@ -211,5 +211,6 @@ def _routed(values: Values, job: Job, *, experts: int, **others: Any) -> Workloa
         sequence=job.tokens(),
         experts=experts,
         top_k=values["num_experts_per_tok"],
+        mtp_layers=values.get("mtp_num_layers") or 0,
         **others,
     )

@@ -48,6 +48,11 @@ LAYER_LIST = Check(
     ),
     keep=tuple,
 )
+MODULES = {
+    "mtp_num_layers": absent(Check("0, or an integer >= 1", lambda n: COUNT.accepts(n) or n == 0, optional=True), 0)
+}
+"""Modules of multi-token prediction that are trained, as Megatron calls them. (`num_nextn_predict_layers` are those of
+published weights, which transformers neither loads nor trains.)"""
 FEED_FORWARD = absent(one_of(("relu", "gelu", "gated-gelu", "gated-silu", "gated-relu")), "relu")
 
 

@@ -16,6 +16,7 @@ from costmodel.specs.huggingface.keys import (
     LAYERS,
     LLAMA,
     LLAMA_KEYS,
+    MODULES,
     NO_DROPOUT,
     OFF,
     ON,
@@ -49,6 +50,7 @@ _DEEPSEEK = Reader(
     read_deepseek,
     {
         **LAYERS,
+        **MODULES,
         **sizes("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size"),
         **sizes("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
         **sizes("first_k_dense_replace", "topk_group", "n_group"),
@@ -129,6 +131,7 @@ LATER: dict[str, Reader] = {
         read_glm4_moe,
         {
             **LLAMA_KEYS,
+            **MODULES,
             **sizes("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size"),
             **sizes("first_k_dense_replace", "head_dim"),
             **dict.fromkeys(("attention_bias", "use_qk_norm"), SWITCH),
@@ -199,6 +202,7 @@ LATER: dict[str, Reader] = {
         read_minimax_m2,
         {
             **LLAMA_KEYS,
+            **MODULES,
             **sizes("num_local_experts", "num_experts_per_tok", "head_dim"),
             "sliding_window": SIZE_OR_NULL,
             "attn_type_list": Check(

@@ -18,8 +18,6 @@ import numpy as np
 from optimize.hardware import dual_bound, largest_alone, priced_bound
 from optimize.question import Problem, Tangents, whole
 
-ROUNDS = 8  # of the multipliers of limits
-
 
 class Tilts(NamedTuple):
     """Tilts of some counts: where they are zero, shares and slopes of the jobs there, what all values have besides."""
@@ -87,9 +85,7 @@ def least_value(
 
 def within(problem: Problem, counts: np.ndarray, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
     """What each tangent is at least within the limits, and where."""
-    return dual_bound(
-        problem, problem.money.left(problem.limits, counts.astype(float), at.peak_bytes), at, rounds=ROUNDS
-    )
+    return dual_bound(problem, problem.money.left(problem.limits, counts.astype(float), at.peak_bytes), at)
 
 
 def paid(problem: Problem, at: Tangents) -> Tangents:

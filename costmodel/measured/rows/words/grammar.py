@@ -43,7 +43,7 @@ def _run(words: list[str]) -> _Run:
 def _piece(word: str, first: bool, last: bool) -> str:
     if word == "#":
         return (
-            (r"(?<![\w.])" if first else r"[\s:=(~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
+            (r"(?<![\w.])" if first else r"[\s:=()~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
         )
     optional, word = word.endswith("?"), word.rstrip("?")
     ending = _END if last else _JOIN
@@ -75,7 +75,8 @@ _OF_OTHERS = re.compile(
     r"\b(?:elsewhere|(?:would|could)(?!\s+not\s+fit)"
     r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
-    r"|(?:rows?|columns?) of (?:the|this) table)\b"
+    r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
+    r"|(?:gave|gives|had|has|shows?|reach\w*) (?:\w+ )?the same (?:speed|throughput|time|results?|numbers?))\b"
     r"|\b(?:baseline|reference|previous|earlier|older)\b.*(?:\b(?:slower|faster|worse|better|took|takes|oom\w*)\b|\d\s?%)"
 )
 """Clauses that tell of other runs than the row's."""
@@ -83,7 +84,7 @@ _QUANTITY = r"\s(?:usual|expected|needed|[~\d.,]+\s?(?:%|[kmgt]i?b\b|t?flop|tok|
 _COMPARED = re.compile(
     r"\b(?:compar(?:ed|ing|ison) (?:to|with)|relative to|versus|vs|against|rather than|in place of"
     rf"|(?<!other )than(?!{_QUANTITY})"
-    r"|unlike|as opposed to)\b.*?(?:$|(?=\b(?:thanks|by|due|because|owing|via)\b))"
+    r"|unlike|as opposed to|baselines? (?:for|of|to))\b.*?(?:$|(?=\b(?:thanks|by|due|because|owing|via)\b))"
     r"|\b(?:speed-?ups?|faster|gains?|\d\s?%)(?:\s(?:of\s)?[\d.]+\s?[x%]?)?\sover\b.*?(?:$|(?=\b(?:thanks|by|due)\b))"
 )
 """What stands behind these words is another run's, up to what made the difference."""
@@ -132,9 +133,11 @@ def absent(text: str, phrases: tuple[str, ...]) -> bool:
     return any(_denied(clause, start, end) and _NOTHING_MORE.match(clause[end:]) for clause, start, end in places)
 
 
-_NOTHING_MORE = re.compile(r"\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)")
+_NOTHING_MORE = re.compile(
+    r"\s*[:(]|\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)"
+)
 _OF_ANOTHER = re.compile(
-    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
+    r"\b(?:virtual|sharded|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
@@ -154,7 +157,7 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
                 continue
             before = clause[: found.start()]
             of_another = _OF_ANOTHER.search(before) or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
-            if not of_another and _verdict(clause, start, end, False):
+            if not of_another and _verdict(clause, start, end, _compiled(phrase)[1]):
                 return float(found[1].replace(",", ""))
     return None
 
@@ -205,11 +208,12 @@ _INSTEAD = re.compile(
     r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
 )
 _NOT_AFTER = re.compile(
-    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training|capture))?"
-    r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|device|frac\w*"
+    r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture)){0,3}"
+    r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
-    r"|diverge\w*|unstable\b|not (?:used|enabled|applied|on|active|in use|set|passed)"
+    r"|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
+    r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )
 _NOT_IN_THE_END = re.compile(r"\band (?:is|was|are|were)(?: \w+)? (?:not (?:used|enabled)|off|disabled)\b")
@@ -244,6 +248,7 @@ def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
         return False
     if _OPEN_AFTER.search(clause[end:]):
         return None
-    if switched and not (_SWITCHED.match(clause[end:]) or _WITH_BEFORE.search(clause[:start])):
+    alone = not re.search(r"\w", clause[:start] + clause[end:])  # an item of a list
+    if switched and not (alone or _SWITCHED.match(clause[end:]) or _WITH_BEFORE.search(clause[:start])):
         return None
     return True

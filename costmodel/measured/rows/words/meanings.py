@@ -8,29 +8,38 @@ names the sources whose rows change.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
+from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
+
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
+_HOST = "cpu|host|ram|nvme|ssd|system_memory|main_memory"
+_MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
+_HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|ckpting|remat*|rematerial*|ac"
+
+_MODULES = "layer_norm|rms_norm|norm|swiglu|gelu|moe_act*|activation_function|up_proj*|mla_up_proj|mlp|ffn|feed_forward"
+_MODULES += "|shared_experts~"
 
 FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    "overlap_data": (f"{_DATA} & overlap*", "async* gradient|grad|dp|data_parallel*"),
+    "overlap_data": (f"{_DATA} & {_HIDDEN}", "async* gradient|grad|dp|data_parallel*"),
     "async_tp": (
-        "tp|tensor|tensor_parallel* & overlap*",
+        f"tp|tensor|tensor_parallel* & {_HIDDEN}",
         "async* tp|tensor|tensor_parallel*",
         "userbuffer* & overlap*",
         "ub overlap*",
     ),
     "overlap_pipeline": (
-        "pp|pipeline|pipeline_parallel*|p2p|send_recv & overlap*",
+        f"pp|pipeline|pipeline_parallel*|p2p|send_recv & {_HIDDEN}",
         "async* p2p|pipeline_parallel*",
     ),
-    "overlap_expert": (f"{_MIXED} & overlap*", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
-    "overlap_any": (f"{_COMM} & overlap*", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
+    "overlap_expert": (f"{_MIXED} & {_HIDDEN}", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
+    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "context_parallel": ("context parallel*", "cp!"),
     "tensor_in_node": (
-        "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
+        "tp|tensor_parallel*|model_parallel* & in|within|inside a|one|each|the? node|host|server",
         "intra node tp|tensor_parallel*|model_parallel*",
         "replica|copy per|in each? node|host|server & tp|tensor*",
     ),
@@ -38,6 +47,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "first_dense": ("first layer is? dense",),
     "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
     "eager": ("eager",),
@@ -49,24 +59,31 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
     "host_optimizer": (
         "offload* & optimizer|optim",
-        "optimizer state? is? in|on|to the? grace? cpu|host",
+        "optimizer state? is? in|on|to the? grace? cpu|host|nvme|ssd",
         "cpu|host adam*|optimizer",
+        "adam*|optimizer on|in|by the? cpu|host",
+        f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
         "deep_speed? cpu adam*",
         "adam*|optimizer step|update on|by|in the? cpu|host",
-        "zero offload*|infinity",
+        "zero stage? 2|3? offload*|infinity",
     ),
     "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
         "activation* is|are? in|on|to|offloaded cpu|host",
-        "activation* is|are offloaded",
+        "activation* is|are? offloaded",
+        f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
+        "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
         "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
+        "offload* of? the? layer|block? input*|carry|carries",
         "offload* of|the? of|the? checkpoint|ckpt",
     ),
     "offloaded_weights": (
         "offload* & param*|weight*|model_states",
-        "param*|weight* is|are? in|on|to the? cpu|host",
+        "param*|weight* is|are? in|on|to the? cpu|host|nvme|ssd",
+        f"param*|weight* & {_MOVED} to|in|into|on the? {_HOST}",
+        "param*|weight* & state is|are? in|on|to the? cpu|host|nvme|ssd",
     ),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
@@ -91,9 +108,11 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
+        "bf16|fp16|16 true",  # K: Lightning's name of it
         "no fp32|float32|32_bit? master*",
         "without fp32|float32|32_bit? master*",
     ),
+    "wide_masters": ("fp32|float32|32_bit master*", "master* in|at|of fp32|float32|32_bit"),
     # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
     "gathers_8bit": ("float8", "fp8|float8|8_bit all_gather*|param*_gather|weight_gather"),
     "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
@@ -134,6 +153,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "dense layer* #",
     ),
     "shared_experts": ("# shared expert*?", "shared experts #"),
+    "mtp_layers": ("# mtp layer*|module*|depth*|head*", "mtp num? layer*|module*|depth* #",
+        "nextn predict* layer* #"),
     "top_k": ("top k? #", "# active|activated expert*"),
     "window": ("window size? #",),
     "accumulation": (
@@ -155,15 +176,20 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "per device|gpu|rank train? batch size? #",
         f"batch size? {_BATCH_OF} #",
         f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
-        f"# sequence*|sample* {_BATCH_OF}",
+        f"# sequence*|seq|sample* {_BATCH_OF}",
     ),
     "virtual_stages": (
         "vpp|vp size? #",
         "virtual pipeline|pp model? parallel? size|degree|stages|chunks? #",
         "virtual stages #",
-        "interleav* degree|factor|size #",
+        "# way vpp|virtual|interleav*",
+        "interleav* pipeline|pp? degree|factor|size #",
+        "interleav* pipeline|pp #",
         "model chunks #",
         "# virtual|interleaved pipeline? stage*|chunk*",
+        "# stage*|chunk* per|a|each|on each? rank|gpu|device|stage",
+        "# model? chunk* & interleav*|1f1b",
+        "interleav*|1f1b & # model? chunk*",
         "# model chunk*",
     ),
     "virtual_layers": (
@@ -176,7 +202,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "tp sp size|degree? #",
         "tensor model? parallel* size|degree? #",
         "model_parallel* size|degree? #",
-        "# way tensor|tp|model",
+        "# way tensor|tp|model|operator|op|intra_op",
         "mp #",
         "tensor|model degree|axis #",
         f"tp|tensor_parallel*|model_parallel* {_ACROSS} {_DEVICES}",
@@ -184,11 +210,12 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "pipeline": (
         "pp size|degree? #",
         "pipeline|pipe model? parallel* size|degree? #",
-        "# way pipeline|pp",
+        "# way zero_bubble|interleaved|virtual? pipeline|pp",
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
-        f"pp|pipeline_parallel*|pipelined {_ACROSS} stage*|node*|host*|server*|gpu*|device*",
+        "# stages!",
+        f"pp|pipeline_parallel*|pipelined|gpipe {_ACROSS} stage*|partition*|node*|host*|server*|gpu*|device*",
     ),
     "context": (
         "cp size|degree? #",
@@ -208,56 +235,20 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
-    "ulysses": ("ulysses sp|sequence_parallel*? size|degree? #", "# way? ulysses"),
+    "ulysses": (
+        "ulysses sp|sequence_parallel*? size|degree? #",
+        "# way? ulysses",
+        "ulysses # way",
+    ),
+    "sequence_ranks": ("sequence_parallel* size|degree? #", "sp size|degree? #", "# way sequence_parallel*|sp"),
+    "model_ranks": ("# gpu*|core*|chip*|rank*|device*|accelerator* per|a|each model? replica|copy|instance",),
+    "stage_layers": ("# transformer? layer*|block* per|a|each|in_each pipeline? stage",),
+    "head_parallel": ("head parallel* size|degree? #", "# way head parallel*"),
     "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
 })  # fmt: skip
 """Numbers: a meaning and the phrases whose number it is."""
-
-SOFTWARE_NAMES = (
-    ("nanotron", "nanotron"),
-    ("max text", "xla"), ("pax|paxml|praxis", "xla"), ("jax", "xla"), ("levanter|haliax", "xla"),
-    ("xla|gspmd", "xla"), ("tpu", "xla"), ("flax|t5x|easylm|easy_lm|axlearn|alpa", "xla"), ("tensorflow", "xla"),
-    ("neuron|neuronx", "xla"),
-    ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
-    ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
-    ("megatron fsdp", "megatron-core"),
-    ("lit_gpt|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
-    ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
-    ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
-    ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
-    ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
-    ("mind_speed|model_link|pai_megatron", "megatron-core"),
-    ("auto model", "fsdp"), ("nemo", "megatron-core"),
-    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
-    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
-    ("colossal|colossalai", "deepspeed"),
-    ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
-    ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
-    ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
-    ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
-    ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
-    ("zero infinity|plus_plus|++", "deepspeed"), ("ulysses", "deepspeed"),
-    ("lightning|axolotl|accelerate|trl", "fsdp"),  # which start others, named before
-    ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
-)  # fmt: skip
-"""Names of software, and its class; of several the first counts, because forks name what they came from."""
-
-SHARDINGS = (
-    ("zero optimi*? stage? 0", 0),
-    ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
-    ("sharded ddp", 2),
-    ("zero optimi*? stage? 1|i", 1), ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
-    ("optimizer state? is|are? shard*|partition*", 1),
-    ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
-    ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
-    ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
-    ("deep_speed stage 0", 0), ("deep_speed stage 2", 2), ("deep_speed stage 1", 1), ("deep_speed stage 3", 3),
-    ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
-    ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
-)  # fmt: skip
-"""Ways to share states, and the stage of ZeRO that each is."""
 
 PRECISIONS = (
     ("nvfp4|nv_fp4|mxfp4|fp4|fp_4|e2m1", "nvfp4"),
@@ -273,7 +264,7 @@ PRECISIONS = (
 
 OPTIMIZERS = (
     ("8_bit|8bit|int8 adam*|optimizer*|optimiser*|optim", "adam_8bit"),
-    ("adam*|optimizer*|optimiser*|optim 8_bit|8bit", "adam_8bit"),
+    ("adam*|optimizer*|optimiser*|optim bnb|bitsandbytes|paged? 8_bit|8bit", "adam_8bit"),
     ("muon", "muon"),
     ("adafactor|ada_factor", "adafactor"),
     ("sgd|lion", "sgd"),  # one state each
@@ -287,7 +278,7 @@ DISPATCHERS = (
 
 ABSENT: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor": ("tp", "tensor|model|operator parallel*"),
-    "pipeline": ("pp", "pipeline parallel*"),
+    "pipeline": ("pp", "pipeline parallel*", "pipelining"),
     "context": ("cp", "context parallel*"),
     "expert": ("ep", "expert parallel*"),
 })  # fmt: skip
@@ -306,6 +297,9 @@ SCALINGS = (
 )  # fmt: skip
 """How 8-bit products are scaled, where the column says that they are of 8 bits."""
 
+SUBMISSIONS = (("mlperf|mlcommons", "fp8_tensor"),)
+"""The format where none is named and the accelerator has 8-bit floats: of contests, in which every per cent counts."""
+
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
     ("fp32|float32|32_bit|single_precision sum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
@@ -320,7 +314,7 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
-    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn", "flash_2"),
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
@@ -338,16 +332,22 @@ RECOMPUTED = (_RECOMPUTE,)
 RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
     ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
+    (f"full* gradient|activation|grad|act|layer|block {_RECOMPUTE}", "full"),
+    (f"full* {_RECOMPUTE}", "full"), ("recompute* activations full*", "full"),
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
+    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
+    (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
+    (f"{_RECOMPUTE} & of|the|all|decoder|transformer|encoder layers~|blocks~", "full"),
     ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
-    ("recompute*!", "full"), ("checkpoint* activations", "full"),  # K: Megatron's flag before 2022
-    ("checkpointing|checkpoint|remat*|recomputation!", "full"),
+    ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
+    ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 
@@ -355,7 +355,7 @@ RECOMPUTE_CELLS = (
     ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     # K: Megatron-Core's recompute modules
-    ("layer_norm|rms_norm|norm|swiglu|gelu|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),
+    (_MODULES, "selective"),
     ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
     ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac", "full"),
 )  # fmt: skip

@@ -35,7 +35,10 @@ _RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
     r"(?<=\d)\s?(?:G[Bb]s\b|gbs\b(?=\s(?:infiniband|ib|ethernet|roce|efa|nics?|hcas?|ports?|links?|network|nvlink|per)\b))"
 )
 _BLANKS = re.compile(r"[\s\u2010-\u2014]+")
+_OF_STATES = r"(?:param(?:eter)?s?|weights?|grad(?:ient)?s?|(?:optimi[sz]er )?states?|activations?|moment(?:um|s)?)"
 _RESPELT = (
+    ("re-", re.compile(r"\bre-(?=mat|comput)"), "re"),
+    ("lion", re.compile(r"\blion(?=\s(?:cluster|machine|supercomputer|system|hpc|partition|nodes?)\b)"), ""),
     (".", re.compile(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)"), r"\1"),
     # what is written away is nothing that is computed again
     ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
@@ -44,15 +47,17 @@ _RESPELT = (
     ("w/o", re.compile(r"\bw/o\b"), "without"),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
     ("k", re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)"), _in_full),
+    # of several things that are in one place each is there
+    (",", re.compile(rf"\b({_OF_STATES}),\s(?=(?:and\s)?{_OF_STATES}\b)"), r"\1 and "),
     # of a change the row has what it changed to
     ("from", re.compile(r"\b(?:increas|rais|chang|reduc|lower|switch|mov|extend)\w*\sfrom\s[\w.\-]+\sto\s(?=\S)"), ""),
 )  # fmt: skip
 """What is spelt in another way: a sign of it, and how."""
 
-_LETTERS = {"t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
+_LETTERS = {"model": "tp", "mdl": "tp", "t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
 _NAME = (
-    r"(?:[tpdce]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|[tpdcev]"
-    r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
+    r"(?:[tpdce]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|model|mdl|[tpdcev]"
+    r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)-?(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
 )
 _AND = r"(?:\s*[,/x*\-|:]\s*(?:and\s)?|\sand\s)"
 _NAMES = rf"(?<![\w\-])[(\[]?({_NAME}(?:{_AND}{_NAME})+)[)\]]?(?![\w\-])"
@@ -60,13 +65,24 @@ _SIZES = rf"[(\[]?(?<![\w.\-])(\d+(?:{_AND}\d+)+)(?![\w.])[)\]]?"
 _BETWEEN = (
     r"(?:\s*(?:parallel\w*|degrees?|sizes?|layout|mesh|config\w*|split|set|respectively|with|of|is|are|at|to|[=:]))*\s*"
 )
-_SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])")
+_SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])|[(\[]\d+(?:,\d+)+[)\]]")
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
 _GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
-_TURNED = re.compile(r"(?<![\w.])\d+[tpdce]p?(?:\s*[x/,\-]\s*\d+[tpdce]p?)+(?!\w)")
+_TURNED = re.compile(
+    r"(?<![\w.])\d+(?:[tpdce]p?|\s[tpdce]p)(?:\s*[x/,\-]\s*(?:and\s)?\d+(?:[tpdce]p?|\s[tpdce]p))+(?!\w)"
+)
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
+_BARE = re.compile(
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert)\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
+)
+_OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
+_IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
+_CHUNKS = re.compile(r"(?<![\w.])v\s*=\s*(?=\d)")
+_COPIES = re.compile(r"(?<![\w.\-])data\s*=\s*(?=\d)")  # of what `fsdp` divides
+_SUBSCRIPT = re.compile(r"\bd[ _](?=[stpdce]p\b\s*=)")
+_PAIRS = re.compile(r"\b(tp|tensor[ \-]parallel\w*)\s(?:over |across |in )?pairs\b")
 
 
 def _degrees(text: str) -> str:
@@ -81,11 +97,21 @@ def _degrees(text: str) -> str:
 
 
 def _of_formulas(text: str) -> str:
+    if len({found[1] for found in _BARE.finditer(text)}) > 1:  # tensor 2, context 1, pipeline 2
+        text = _BARE.sub(lambda found: f"{'t' if found[1][0] in 'mo' else found[1][0]}p ", text)
+    if "pairs" in text:
+        text = _PAIRS.sub(r"\1 2", text)
     if "=" not in text:
         return text
-    text = _NAMED.sub(lambda found: f"{found[1][0]}p=", text)
+    if _IS_MESH.search(text):
+        text = _COPIES.sub("replicate ", text) if "fsdp=" in text else text
+        text = _OF_MESH.sub("tp=", text)
+    text = _SUBSCRIPT.sub("", _NAMED.sub(lambda found: f"{found[1][0]}p=", text))
+    if "interleav" in text:
+        text = _CHUNKS.sub("vpp=", text)
     letters = {found[1] for found in _FORMULA.finditer(text)}
-    return _FORMULA.sub(lambda found: f"{_LETTERS[found[1]]}=", text) if {"t", "p"} <= letters else text
+    are_degrees = "p" in letters and letters & {"t", "d"}
+    return _FORMULA.sub(lambda found: f"{_LETTERS[found[1]]}=", text) if are_degrees else text
 
 
 def _apart(glued: str) -> str:
@@ -96,7 +122,7 @@ def _apart(glued: str) -> str:
 
 
 def _turned(found: re.Match[str]) -> str:
-    turned = re.sub(r"(\d+)([a-z]+)", r"\2\1", found[0])
+    turned = re.sub(r"(\d+)\s?([a-z]+)", r"\2\1", found[0])
     apart = _apart(turned)
     return found[0] if apart == turned else apart
 
@@ -107,7 +133,8 @@ def _short(name: str) -> str:
 
 def _paired(whole: str, names: str, sizes: str) -> str:
     """`tp 8; pp 4`; what is divided by one, and not a size of its own, is not told."""
-    each, size_of = re.split(_AND, names), re.split(_AND, sizes)
+    names = re.sub(r"-(?=parallel|[,\s]|$)", " ", names)
+    each, size_of = ([part.strip() for part in re.split(_AND, text)] for text in (names, sizes))
     if len(each) != len(size_of):
         return whole
     pairs = ((_short(name), size) for name, size in zip(each, size_of, strict=True))

@@ -1,0 +1,53 @@
+"""Names of software and of ways to share states, each with its class or its stage of ZeRO; phrases as in grammar.py."""
+
+_SPLIT = "shard*|partition*|split|divided|spread"
+
+SOFTWARE_NAMES = (
+    ("nanotron", "nanotron"),
+    ("max text", "xla"), ("pax|paxml|praxis", "xla"), ("jax", "xla"), ("levanter|haliax", "xla"),
+    ("xla|gspmd", "xla"), ("tpu", "xla"), ("flax|t5x|easylm|easy_lm|axlearn|alpa", "xla"), ("tensorflow", "xla"),
+    ("neuron|neuronx", "xla"),
+    ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
+    ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
+    ("megatron fsdp", "megatron-core"),
+    ("lit_gpt|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
+    ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
+    ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
+    ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
+    ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
+    ("mind_speed|model_link|pai_megatron", "megatron-core"),
+    ("auto model", "fsdp"), ("nemo", "megatron-core"),
+    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
+    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("ds config|z1|z2|z3|zero*", "deepspeed"),
+    ("colossal|colossalai", "deepspeed"),
+    ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
+    ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
+    ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+    ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
+    ("zero optimi*", "deepspeed"),
+    ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
+    ("zero infinity|plus_plus|++", "deepspeed"), ("ulysses", "deepspeed"),
+    ("lightning|axolotl|accelerate|trl", "fsdp"),  # which start others, named before
+    ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
+)  # fmt: skip
+"""Names of software, and its class; of several the first counts, because forks name what they came from."""
+
+SHARDINGS = (
+    ("zero optimi*? stage? 0", 0),
+    ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
+    ("sharded ddp", 2),
+    ("zero optimi*? stage? 1|i", 1), ("zero optimi*? stage? 3|iii", 3),
+    ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
+    (f"param*|weight* & {_SPLIT} over|across|among|between all|dp|data_parallel*|rank*", 3),
+    ("optimizer state? is|are? shard*|partition*", 1),
+    ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
+    ("fsdp|fsdp2|hsdp", 3), ("mics", 3), ("sharded data parallel*", 3), ("full* shard*", 3), ("hybrid shard*", 3),
+    ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
+    ("deep_speed stage 0", 0), ("deep_speed stage 2", 2), ("deep_speed stage 1", 1), ("deep_speed stage 3", 3),
+    ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
+    ("param*|weight* is|are? shard*|partition*|split|divided", 3),
+    ("adam*|optimizer & shard*|partition*|split state?", 1), ("sdp", 3),
+    ("stage 1 shard*", 1), ("stage 2 shard*", 2), ("stage 3 shard*", 3), ("zero~ optimi*|dp|data_parallel*", 1),
+    ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
+)  # fmt: skip
+"""Ways to share states, and the stage of ZeRO that each is."""
