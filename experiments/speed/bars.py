@@ -7,10 +7,12 @@ from experiments.speed.structures import together
 PYTHON_ONE_CORE = 1_000.0
 PYTHON_TWO_CORES = 1_700.0
 LIMIT = 4.0
-GRADIENTS = 100.0
+GRADIENTS = 1_500.0
+BY_HARDWARE = 600.0
+GRADIENT_LIMIT = 5.0
 GRID = 6.0
 MEMORY_BYTES = 2.0 * 2**30
-EXPLAIN = 2.0
+EXPLAIN = 0.7
 EXPLAIN_OUT = 4.0
 
 
@@ -29,7 +31,7 @@ def bars(results: dict[str, Any]) -> list[Bar]:
     core = results["one_core"]
     speed = core["throughput"]
     python, value = speed["python_per_s"], max(speed["jax_per_s"].values())
-    gradient = max(speed["gradient_per_s"].values())
+    gradient, both_ways = max(speed["gradient_per_s"].values()), speed["by_hardware_per_s"]
     grid = core["grid"]
     lattice = grid["lattice"]["numpy_s"] / grid["lattice"]["jax_s"]
     axes = grid["axes"]["numpy_s"] / grid["axes"]["jax_s"]
@@ -41,6 +43,10 @@ def bars(results: dict[str, Any]) -> list[Bar]:
             "" if both else "one core only"),
         bar("the machine's limit over values, one core", core["limit"]["per_s"]["value"] / value, LIMIT, False, "x"),
         bar("gradients by the plan over Python floats' values", gradient / python, GRADIENTS, True, "x"),
+        bar("gradients by plan and hardware over Python floats' values", both_ways and both_ways / python, BY_HARDWARE,
+            True, "x", "" if both_ways else "not with --quick"),
+        bar("the machine's limit over gradients by the plan", core["limit"]["per_s"]["gradient by plan"] / gradient,
+            GRADIENT_LIMIT, False, "x"),
         bar("grid in NumPy over JAX, laid out as a lattice", lattice, GRID, False, "x",
             f"with an axis for each degree: {axes:.1f} x"),
         bar(f"peak memory of {results['memory']['plans']:,} plans", memory / 2**30, MEMORY_BYTES / 2**30, False, "GiB"),

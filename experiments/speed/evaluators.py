@@ -31,7 +31,8 @@ CANDIDATES: dict[str, dict[str, bool | str]] = {
 
 Effort = Mapping[str, Any]
 """How long to measure: `seconds` for each figure, `sizes` and `gradient_sizes` of batches, `candidates` of compiler
-options, `roles` whose compilation is timed, `links`: lengths of the chains that measure the machine."""
+options, `roles` whose compilation is timed, `by_hardware`: whether gradients by both are, whose program takes half a
+minute to compile, `links`: lengths of the chains that measure the machine."""
 
 
 class Bench:
@@ -87,6 +88,18 @@ class Bench:
         runs = [functools.partial(run, piece) for piece in pieces]
         return len(runs) * batch / best_sum_s(runs, self.effort["seconds"])
 
+    def by_hardware_per_s(self) -> float:
+        """Gradients by plan and hardware, every plan with its own."""
+        import jax
+
+        batch = compiled.GRADIENT_BATCH
+        workload, cluster = self.on_device
+        cluster = jax.tree.map(lambda leaf: jax.numpy.full(batch, leaf), cluster)
+        points, evaluator = jax.device_put(self.pool.batch(batch)), compiled.gradient(hardware=True)
+        return batch / best_s(
+            lambda: jax.block_until_ready(evaluator(workload, cluster, points)), self.effort["seconds"]
+        )
+
     def batch_cost_per_s(self, size: int) -> float:
         """`compiled.batch_cost` from NumPy arrays to NumPy arrays."""
         points = self.pool.batch(size)
@@ -103,6 +116,7 @@ class Bench:
             "gradient_per_s": {
                 size: self.compiled_per_s(gradient, size, compiled.GRADIENT_BATCH) for size in gradient_sizes
             },
+            "by_hardware_per_s": self.by_hardware_per_s() if self.effort["by_hardware"] else None,
             "batch_cost_per_s": {size: self.batch_cost_per_s(size) for size in sizes[-1:]},
             "fields": self.pool.rows.shape[1],
             "value_batch": compiled.VALUE_BATCH,

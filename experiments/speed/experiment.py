@@ -22,6 +22,7 @@ QUICK = {
     "gradient_sizes": (8_192,),
     "candidates": ("512-bit",),
     "roles": ("value",),
+    "by_hardware": False,
     "links": (64,),
 }
 THOROUGH = {
@@ -29,6 +30,7 @@ THOROUGH = {
     "gradient_sizes": (1_000, 10_000, 100_000),
     "candidates": ("default", "512-bit", "512-bit, no fusion", "no emitters, 512-bit"),
     "roles": ("value", "gradient by plan", "gradient by plan and hardware"),
+    "by_hardware": True,
     "links": (64, 160),
 }
 """What `evaluators.Bench` times, quickly or not."""
@@ -87,6 +89,8 @@ def _throughput_rows(results: dict[str, Any]) -> Iterator[tuple[str, int, float]
     ):
         for size, per_s in speed[key].items():
             yield label, int(size), per_s
+    if speed["by_hardware_per_s"]:
+        yield "JAX gradient by plan and hardware", speed["gradient_batch"], speed["by_hardware_per_s"]
     memory = results["memory"]
     yield "JAX, plans drawn, results kept, two cores", memory["plans"], memory["plans"] / memory["total_s"]
     for label, per_s in results["two_cores"].items():
@@ -109,15 +113,28 @@ def _structure_rows(measured: dict[str, Any]) -> Iterator[tuple[str, int, float]
 def _structures_table(results: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    table = Table("structure", "model", "kinds", "operators", "compile s", "plans", "per second", "x Python",
+    table = Table("structure", "model", "per second", "x Python", "compile s", "plans", "kinds", "operators",
                   title="Structures of block, one program each, one core", title_justify="left")  # fmt: skip
     measured = results["structures"]
     for label, row in measured.items():
         plans, per_s = max(row["jax_per_s"].items(), key=lambda item: item[1])
-        table.add_row(label, row["model"], str(row["kinds"]), str(row["operators"]), f"{row['compile_s']:.1f}",
-                      f"{int(plans):,}", f"{per_s:,.0f}", f"{per_s / row['python_per_s']:,.0f}")  # fmt: skip
+        rates = f"{per_s:,.0f}", f"{per_s / row['python_per_s']:,.0f}"
+        sizes = f"{row['compile_s']:.1f}", f"{int(plans):,}", str(row["kinds"]), str(row["operators"])
+        table.add_row(label, row["model"], *rates, *sizes)
     python, jax = together(measured)
-    table.add_row("all three, summed outside", "", "", "", "", "", f"{jax:,.0f}", f"{jax / python:,.0f}")
+    table.add_row("all three, summed outside", "", f"{jax:,.0f}", f"{jax / python:,.0f}", "", "", "", "")
+    return table
+
+
+def _limits_table(limit: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    kinds = tuple(limit["rates_per_s"])
+    table = Table("program", "limit, M a second", *(kind.replace("_", " ") for kind in kinds),
+                  title="Operations a plan, and the machine's limit", title_justify="left")  # fmt: skip
+    for name, operations in limit["operations"].items():
+        table.add_row(name, f"{limit['per_s'][name] / 1e6:,.1f}", *(f"{operations[kind]:,.1f}" for kind in kinds))
+    table.add_row("rate, G a second", "", *(f"{limit['rates_per_s'][kind] / 1e9:.1f}" for kind in kinds))
     return table
 
 
@@ -125,19 +142,15 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
     """What the terminal shows: throughput, the limit, compile times, start-up, and the bars last."""
     from rich.table import Table
 
-    python = results["one_core"]["throughput"]["python_per_s"]
+    python, own = results["one_core"]["throughput"]["python_per_s"], set(_structure_rows(results["structures"]))
     speed = Table("evaluated", "plans", "per second", "x Python", title="Throughput", title_justify="left")
     for label, size, per_s in _throughput_rows(results):
-        speed.add_row(label, f"{size:,}", f"{per_s:,.0f}", f"{per_s / python:,.0f}")
+        if (label, size, per_s) not in own:  # which have a table below, beside their own loops
+            speed.add_row(label, f"{size:,}", f"{per_s:,.0f}", f"{per_s / python:,.0f}")
     yield speed
-    limit = results["one_core"]["limit"]
-    kinds = tuple(limit["rates_per_s"])
-    counts = Table("program", *kinds, "limit, per second", title="Operations a plan, and the machine's limit")
-    for name, operations in limit["operations"].items():
-        counts.add_row(name, *(f"{operations[kind]:,.1f}" for kind in kinds), f"{limit['per_s'][name]:,.0f}")
-    counts.add_row("rate, 1e9 per second", *(f"{limit['rates_per_s'][kind] / 1e9:.1f}" for kind in kinds), "")
-    yield counts
-    compiled = Table("role", "options", "trace s", "compile s", "per second", "chosen", title="Compilation")
+    yield _limits_table(results["one_core"]["limit"])
+    compiled = Table("role", "options", "trace s", "compile s", "per second", "chosen", title="Compilation",
+                     title_justify="left")  # fmt: skip
     for row in results["one_core"]["compile"]:
         times = (f"{row['trace_s']:.2f}", f"{row['compile_s']:.2f}", f"{row['per_s']:,.0f}")
         compiled.add_row(row["role"], row["options"], *times, "yes" if row["chosen"] else "")
@@ -159,7 +172,7 @@ def _closing_tables(results: dict[str, Any]) -> Iterator[Any]:
         value = bar["note"] if bar["value"] is None else f"{bar['value']:,.2f} {bar['unit']}"
         sign = ">=" if bar["at_least"] else "<="
         note = f" ({bar['note']})" if bar["note"] and bar["value"] is not None else ""
-        table.add_row(bar["name"] + note, value, f"{sign} {bar['bound']:,.0f} {bar['unit']}", words[bar["passed"]])
+        table.add_row(bar["name"] + note, value, f"{sign} {bar['bound']:,g} {bar['unit']}", words[bar["passed"]])
     yield table
 
 

@@ -59,11 +59,13 @@ SAID = {
     ("overlap_tensor", True): ("TP communication {completely|fully} hidden",),
     ("overlap_tensor", False): ("async tensor-model-parallel allreduce {disabled|off}",),
     ("offload_weights", 1.0): ("{parameters|params, gradients and optimizer states} on {NVMe|SSD}",)
-    + ("weights {kept|parked} in {CPU|host} memory",),
+    + ("weights {kept|parked} in {CPU|host} memory", "parameters and optimizer in {CPU|NVMe}"),
     ("offload_optimizer", 1.0): ("Adam on {the |}{CPU|host}", "optimizer states {in|on} {NVMe|host memory}")
     + ("DeepSpeed ZeRO-3 Offload",),
     ("tensor", 2): ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
     + ("tensor 2, {context 1, |}pipeline 1", "mesh fsdp=-1, model=2", "(data 32 x model 2)"),
+    ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend"),
+    ("gradient_dtype", "fp32"): ("ZeRO-1, bf16 optimizer with {fp32|FP32} accumulation",),
     ("context", 4): ("Ulysses {sequence parallel |}size 4", "d_sp = 4, d_dp = 16")
     + ("{head-parallel|head parallel degree} 2, context-parallel 2",),
     ("data", 8): ("{8 GPUs|8 chips} per {replica|model copy}", "(D,T,P) = (8,4,2)", "8 DP, 4 TP, 2 PP")
@@ -135,3 +137,40 @@ def test_layers_of_a_stage_that_are_recomputed_divide_nothing():
 def test_generating_text_is_no_training():
     with pytest.raises(AssertionError, match="nothing is trained"):
         read(**OPEN | {"notes": "text generation throughput"})
+
+
+OF_OTHERS = (
+    "{7B|LoRA|FP8|HSDP} {rows|bars|curves} {use|have} {TP 4, DPO, FP8|AC, FA3 and Muon}",
+    "the row with {TP 4|FP8|AsyncTP|full AC} {follows|is below|above}",
+    "Megatron-SP bar{s|} {with TP 4|fail}",
+    "QLoRA {rows|bars|curves} are {dropped|left out}",
+)
+
+
+@pytest.mark.parametrize("notes", sentences(*OF_OTHERS))
+def test_what_is_told_of_other_rows(notes):
+    plain = read(**OPEN | {"notes": "compiled"})
+    told = read(**OPEN | {"notes": f"compiled; {notes}"})
+    assert (told.plan, told.stack) == (plain.plan, plain.stack), notes
+
+
+def test_this_is_the_column_behind_the_colon():
+    own = read(**OPEN | {"zero_stage_or_fsdp": "FSDP", "notes": "eager vs inductor: this is the inductor column"})
+    assert not own.cluster.stack.habits.eager
+
+
+def test_degrees_that_columns_leave_no_room_for_are_anothers():
+    row = OPEN | {"pp": "8", "dp": "8", "notes": "baseline Megatron-LM TP 8"}
+    assert read(**row).plan.tensor == 1
+
+
+def test_nanotrons_all_reduce_mode_divides_no_sequences():
+    row = OPEN | {"tp": "2", "sp": "", "source": "nanotron"}
+    assert not read(**row | {"notes": "tp_mode ALL_REDUCE"}).plan.sequence_parallel
+    assert read(**row | {"notes": "tp_mode REDUCE_SCATTER"}).plan.sequence_parallel
+
+
+@pytest.mark.parametrize("notes", sentences("{ZeRO++|ZeRO-3 with qwZ|hpZ and qgZ, ZeRO-3}"))
+def test_what_zero_plus_plus_saves_is_said_not_to_be_counted(notes):
+    assert any("ZeRO++" in note for note in read(**OPEN | {"notes": notes}).assumed)
+    assert not any("ZeRO++" in note for note in read(**OPEN | {"notes": "ZeRO-3 without qwZ or hpZ"}).assumed)

@@ -33,7 +33,7 @@ def is_printed(columns: Columns, facts: Mapping[str, float]) -> bool:
 
 
 def _divides(columns: Columns, told: int, name: str) -> bool:
-    others = (columns.count(each) or 1 for each in ("tp", "cp", "pp") if each != name)
+    others = (columns.count(each) or 1 for each in _WORDS if each != name)
     return columns.needed("gpus") % (told * math.prod(others)) == 0
 
 

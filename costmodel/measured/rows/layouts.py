@@ -45,7 +45,7 @@ def layout(
         **given,
         microbatch=micro,
         domain=machine.domain,
-        sequence_parallel=tensor and bool(printed),
+        sequence_parallel=tensor and bool(printed) and not facts.get("whole_sequences"),
         fused_kernels=habits.fused_kernels,
     )
     unknown = {

@@ -37,9 +37,11 @@ _OF_SHARDING += (
     "reshard*",
 )
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
-_KEPT = ("shard grad op", "hybrid shard zero2", "param*|weight* kept|stay|left gathered|whole|after")  # the same, said
+_KEPT = ("param*|weight* kept|stay|left gathered|whole|after",)  # the same, said
 _OF_SHARDING += _KEPT
 _OF_SHARDING += tuple(phrase for phrase, _ in meanings.SHARDINGS if not phrase.startswith("optim"))
+_PLUS_PLUS = ("zero ++|plus_plus", "qwz|hpz|qgz")
+_OF_SHARDING += ("qwz|hpz|qgz",)
 _NAMED_3 = re.compile(r"^3\b|(?:zero|stage)\W*3", re.IGNORECASE)
 _ZERO = re.compile(r"(?:^|\b(?:with|and|plus|using)\s|[+&]\s?)zero\W*$")  # of which nobody says the stage
 
@@ -54,12 +56,7 @@ def sharding(
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp")
-    told, by_words = _in_words(columns.text("notes"))
-    if by_words is None:
-        told, by_words = _in_words(cells(columns.row, "source", "notes"))
-    stage = stage_of(cell) if cell else by_words
-    if stage == 3 and not _NAMED_3.search(cell) and _keeps_weights(told):
-        stage = 2
+    told, stage = _told(columns, cell)
     if stage is None:
         stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
@@ -68,6 +65,8 @@ def sharding(
     if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp":
         stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
         assumed.append("weights stay gathered under the pipeline")
+    if said(told, _PLUS_PLUS) or said(cell, _PLUS_PLUS):
+        assumed.append("ZeRO++: that its traffic is in fewer bits, and partly inside nodes, is not counted")
     ranks = degrees["data"] * degrees["context"]
     if stage == 0:
         return {"zero_stage": 0}
@@ -75,6 +74,16 @@ def sharding(
     if shard == degrees["data"] and "group" not in cell:  # a mesh, which context ranks share too (K: torchtitan's)
         shard = ranks
     return {"zero_stage": stage, "data_shard": shard if 0 < shard < ranks and ranks % shard == 0 else None}
+
+
+def _told(columns: Columns, cell: str) -> tuple[str, int | None]:
+    """What the words tell of sharding, and the stage that the cell means, or else they do."""
+    told, by_words = _in_words(columns.text("notes"))
+    if by_words is None:
+        told, by_words = _in_words(cells(columns.row, "source", "notes"))
+    stage = stage_of(cell) if cell else by_words
+    keeps = stage == 3 and not _NAMED_3.search(cell) and (by_words == 2 or _keeps_weights(told))
+    return told, 2 if keeps else stage
 
 
 def stage_of(cell: str) -> int | None:

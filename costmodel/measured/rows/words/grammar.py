@@ -61,7 +61,7 @@ def _alternative(text: str) -> str:
 def clauses(text: str) -> tuple[str, ...]:
     """The text as phrases take it, cut where a negation ends, without what it tells of other runs; lists of what is
     absent are spelt out."""
-    text = spelt(text)
+    text = _OTHER_ROWS.sub(" ", spelt(text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
         r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
@@ -71,10 +71,16 @@ def clauses(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+_OTHER_ROWS = re.compile(
+    r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same)\b)(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
+    r"(?:(?![;|]|\.\s|\s(?:but|while|whereas)\s).)*"
+)
+"""Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""
 _OF_OTHERS = re.compile(
     r"\b(?:elsewhere|(?:would|could)(?!\s+not\s+fit)"
     r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
+    r"|the rows? with(?:out)?\s.{1,60}\s(?:follows?|above|below|next|before)"
     r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
     r"|(?:gave|gives|had|has|shows?|reach\w*) (?:\w+ )?the same (?:speed|throughput|time|results?|numbers?))\b"
     r"|\b(?:baseline|reference|previous|earlier|older)\b.*(?:\b(?:slower|faster|worse|better|took|takes|oom\w*)\b|\d\s?%)"
@@ -84,7 +90,7 @@ _QUANTITY = r"\s(?:usual|expected|needed|[~\d.,]+\s?(?:%|[kmgt]i?b\b|t?flop|tok|
 _COMPARED = re.compile(
     r"\b(?:compar(?:ed|ing|ison) (?:to|with)|relative to|versus|vs|against|rather than|in place of"
     rf"|(?<!other )than(?!{_QUANTITY})"
-    r"|unlike|as opposed to|baselines? (?:for|of|to))\b.*?(?:$|(?=\b(?:thanks|by|due|because|owing|via)\b))"
+    r"|unlike|as opposed to|baselines? (?:for|of|to))\b.*?(?:$|(?=:\s|\b(?:thanks|by|due|because|owing|via)\b))"
     r"|\b(?:speed-?ups?|faster|gains?|\d\s?%)(?:\s(?:of\s)?[\d.]+\s?[x%]?)?\sover\b.*?(?:$|(?=\b(?:thanks|by|due)\b))"
 )
 """What stands behind these words is another run's, up to what made the difference."""

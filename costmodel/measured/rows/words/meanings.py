@@ -37,6 +37,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_expert": (f"{_MIXED} & {_HIDDEN}", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
     "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
+    "whole_sequences": ("tp mode all_reduce",),  # K: nanotron's, beside REDUCE_SCATTER
     "context_parallel": ("context parallel*", "cp!"),
     "tensor_in_node": (
         "tp|tensor_parallel*|model_parallel* & in|within|inside a|one|each|the? node|host|server",
@@ -49,7 +50,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
     "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
-    "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
+    "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
+        "compile* full|whole|each|per graph|fullgraph|block|model"),
     "eager": ("eager",),
     "parallel_block": (
         "parallel transformer? block|layer*",
@@ -83,7 +85,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "offload* & param*|weight*|model_states",
         "param*|weight* is|are? in|on|to the? cpu|host|nvme|ssd",
         f"param*|weight* & {_MOVED} to|in|into|on the? {_HOST}",
-        "param*|weight* & state is|are? in|on|to the? cpu|host|nvme|ssd",
+        "param*|weight* & state|optimizer is|are? in|on|to the? cpu|host|nvme|ssd",
     ),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
@@ -302,7 +304,7 @@ SUBMISSIONS = (("mlperf|mlcommons", "fp8_tensor"),)
 
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
-    ("fp32|float32|32_bit|single_precision sum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
+    ("fp32|float32|32_bit|single_precision sum*|accum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
 )  # fmt: skip
@@ -315,6 +317,7 @@ ATTENTIONS = (
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
     ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
+    ("fa|flash ck", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),

@@ -18,7 +18,10 @@ def other_than_pretraining(source: str, model: str, notes: str) -> str | None:
     return _reason(words, kinds.OTHER_TRAINING) or untrained or _reason(model, kinds.OTHER_MODELS)
 
 
-_IN_PASSING = re.compile(r"\b(?:afterwards?|later|subsequent\w*|separate\w*|downstream|future)\b", re.IGNORECASE)
+_IN_PASSING = re.compile(
+    r"^\s*(?!this\b|these\b)(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b|\b(?:afterwards?|later|subsequent\w*|separate\w*|downstream|future)\b",
+    re.IGNORECASE,
+)
 _FROM_THEN_ON = re.compile(
     r"\b(?:after(?!\s+(?:the\s+|a\s+)?(?:first\s+|few\s+)?(?:\W?\d|warm|steps?\b))|evaluat\w*|next)\b", re.IGNORECASE
 )
