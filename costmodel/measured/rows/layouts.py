@@ -147,7 +147,7 @@ def _numbers(
 
 def _loss(facts: Mapping[str, float], software: str) -> str:
     """Chunked, in one kernel or as the software has it. Megatron's own fusion is as its class has it (`LOSSES`), but
-    where it calls Transformer Engine's. A compiled model is not a compiled loss (K: torchtitan compiled blocks first)."""
+    where it calls Transformer Engine's. A compiled model has no compiled loss (K: torchtitan compiled blocks first)."""
     if facts.get("chunked_loss"):
         return "chunked"
     return "fused" if facts.get("engine_loss" if software.startswith("megatron") else "fused_loss") else "usual"
