@@ -127,7 +127,7 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
 
     for name, model in results["models"].items():
         title = f"{name}: {model['evaluated']:,} plans in {model['seconds']:.1f} s"
-        columns = ("GB", "bought", "used GiB", "M USD", "samples/s", "MFU", "plan")
+        columns = ("GiB", "bought", "used GiB", "M USD", "samples/s", "MFU", "plan")
         table = Table(*columns, title=title, title_justify="left", caption=_PLANS, caption_justify="left")
         for _, sizes, _, best in (row for row in _designs(results) if row[0] == name):
             table.add_row(sizes, *(_cells(best) if best else ("no plan fits",)))
@@ -146,7 +146,7 @@ def _cells(best: dict[str, Any]) -> tuple[str, ...]:
 
 
 _PLANS = (
-    "GB, used GiB: HBM and second memory; plan: ranks that are t tensor, p pipeline, d data; v virtual stages, "
+    "GiB, used GiB: HBM and second memory; plan: ranks that are t tensor, p pipeline, d data; v virtual stages, "
     "b sequences of a microbatch; share in the second memory of w weights, o optimizer states, a activations"
 )
 PARTS = ("weights", "optimizer", "activations")

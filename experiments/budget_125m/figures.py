@@ -36,16 +36,12 @@ def _designs(results: dict[str, Any]) -> Any:
         best = model["design"]
         title = f"{name}: {best['samples_per_s']:.0f} samples/s as needed\n" if best else f"{name}\n"
         told = (
-            f"{best['accelerators']:,} x ({_gb(best['hbm_gib'])} + {_gb(best['second_gib'])} GB)" if best else "no plan"
+            f"{best['accelerators']:,} x ({best['hbm_gib']:.0f} + {best['second_gib']:.0f} GiB)" if best else "no plan"
         )
         axes.set_title(title + told, loc="left", fontsize=9)
     words = "Samples/s for the same money: in the map by listed sizes, the best framed; above it sizes as needed"
     figure.suptitle(words, x=0.01, ha="left", fontsize=9)
     return figure
-
-
-def _gb(gib: float) -> str:
-    return f"{gib * 2**30 / 1e9:.0f}"
 
 
 def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> None:
@@ -72,7 +68,7 @@ def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> None:
         axes.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=PALETTE[5], linewidth=2))
     axes.set_xticks(range(len(hbm)), [f"{size:,}" for size in hbm])
     axes.set_yticks(range(len(second)), [f"{size:,}" for size in second])
-    axes.set(xlabel="HBM of an accelerator, GB", ylabel="second memory, GB")
+    axes.set(xlabel="HBM of an accelerator, GiB", ylabel="second memory, GiB")
 
 
 def _shadow_prices(results: dict[str, Any]) -> Any:

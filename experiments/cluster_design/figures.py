@@ -35,10 +35,10 @@ def _sweep(rows: Sequence[Mapping[str, Any]], footprints: Mapping[str, Sequence[
         for fits, fill in ((True, colour), (False, "white")):
             at = fit == fits
             left.plot(np.array(degrees)[at], values[at], MARKERS[number], color=colour, markerfacecolor=fill)
-    left.plot([], [], "o", color=BLACK, markerfacecolor="white", label="hollow: more than 80 GB")
+    left.plot([], [], "o", color=BLACK, markerfacecolor="white", label="hollow: more than 72 of 80 GB")
     for stage, values in enumerate(np.array([footprints[f"{d}_{1024 // d}"] for d in degrees]).T):
         right.plot(degrees, values, marker=MARKERS[stage], color=PALETTE[stage], label=f"ZeRO {stage}", markersize=5)
-    right.axhline(80, color=BLACK, linewidth=1, linestyle=":", label="80 GB")
+    right.axhline(72, color=BLACK, linewidth=1, linestyle=":", label="72 of 80 GB, the rest activations'")
     for axes in (left, right):
         log_axis(axes.xaxis, "tensor ranks (data ranks: 1,024 / tensor)", degrees[::2])
         axes.legend()

@@ -208,13 +208,18 @@ def failure(results: Mapping[str, Any]) -> str | None:
     return beside.failed(results["beside"])
 
 
+def _named(row: Mapping[str, Any]) -> str:
+    """The model, and its tokens where its family has two lengths: gpt-15b 8k."""
+    return " ".join((row["model"], *row["family"].split()[1:]))
+
+
 def tables(results: Mapping[str, Any]) -> Iterator[Any]:
     """What the terminal shows."""
     yield beside.table(results["beside"])
     columns = ("model", "accelerators", *spaces.SPACES, "seconds", "fastest plan")
     rows = [
         (
-            row["model"],
+            _named(row),
             row["accelerators"],
             *(row[s] or "nothing fits" for s in spaces.SPACES),
             row["step_s"],
@@ -226,7 +231,7 @@ def tables(results: Mapping[str, Any]) -> Iterator[Any]:
     columns = ("model", "losing order", "behind by", *RATES, "least added price")
     rows = [
         (
-            row["model"],
+            _named(row),
             row["loser"]["words"],
             row["behind"],
             *(row["factors"][r] or "never" for r in RATES),

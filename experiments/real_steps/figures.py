@@ -31,7 +31,8 @@ def _steps(results: Mapping[str, Any]) -> Any:
             at = [(row["step_s"], row[name]) for row in rows if row["devices"] == devices and row[name] is not None]
             label_of = f"{label}, {devices} device{'s' * (devices > 1)}"
             axes.plot(*zip(*at, strict=True), marker, color=colour, alpha=0.75, label=label_of) if at else None
-    ends = [min(row["step_s"] for row in rows) / 1.5, max(row["step_s"] for row in rows) * 1.5]
+    shown = [row[name] for row in rows for name in ("step_s", "predicted_s", "after_rows_s") if row[name] is not None]
+    ends = [min(shown) / 1.5, max(shown) * 1.5]
     axes.plot(ends, ends, color=BLACK, linewidth=1)
     axes.fill_between(ends, [0.75 * end for end in ends], [1.25 * end for end in ends], color="0.9", zorder=0)
     axes.fill_between([], [], color="0.9", label="within 25 %")

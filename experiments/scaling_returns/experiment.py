@@ -105,7 +105,9 @@ def tables(results: Mapping[str, Any]) -> Iterator[Any]:
         for row in results["weak"]
         if row["accelerators"] in (8, 128, 2048, 8192)
     ]  # fmt: skip
-    yield beside.plain_table(columns, rows, "Weak scaling, parameters sharded over all; tokens/s and W of each")
+    yield beside.plain_table(
+        columns, rows, "Weak scaling, parameters sharded over all; tokens/s and W of each, tokens/J at the meter"
+    )
     columns = ("accelerators", "fastest", "step, s", "sharding alone, s", "gain, %")
     yield beside.plain_table(columns, list(_fastest(results["degrees"])), "Tensor and pipeline degrees, same batch")
     yield _returns(results["returns"])

@@ -37,8 +37,8 @@ def _vectorised(search: Callable[..., None], inside: bool = False) -> Method:
             search(*(layers.nested if inside else layers.flat)(question, recorder), seed, recorder.go)
             return
         values, genes = watched(question, recorder)
-        by_count = {"groups": genes.counts_of} if search is evolve else {}
-        search(values, len(genes), seed, recorder.go, **by_count)
+        known = {"groups": genes.counts_of, "degrees": genes.degrees} if search is evolve else {}
+        search(values, len(genes), seed, recorder.go, **known)
 
     return method
 

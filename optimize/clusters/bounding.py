@@ -1,4 +1,4 @@
-"""Bounds of all plans of a cell: of families by a tangent each in batches, then of single plans until none is open."""
+"""Bounds of all plans of a cell: of runs by a tangent each in batches, then of single plans until none is open."""
 
 import dataclasses
 import functools
@@ -11,7 +11,6 @@ import numpy as np
 
 from costmodel.inputs import PlanPoint
 from optimize.clusters.progress import (
-    FAMILIES,
     PLANS,
     ROWS,
     RUNS,
@@ -31,12 +30,8 @@ from optimize.lattice import Families, lattice
 from optimize.question import RATES, Left, Problem, Tangents, sized
 
 ROUNDS = 10  # of tangents for what stays
-TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
-AT_A_TIME = (128, 1024, 16_384, 2048, 64)  # rows, families, runs, plans and stuck ones that one step works at
-CLOSER = 3  # tangents of a run before those of its plans
-TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough,
-NEAR = 0.3  # as far as they are not above the best answer by more than this (a logarithm) where tangents were taken
-ROUGHLY = 0.01  # the level from which on they are not
+AT_A_TIME = (4096, 16_384, 2048, 64)  # rows, runs, plans and stuck ones that one step works at
+CLOSER = 2  # tangents of a run before those of its plans
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
 
 Solve = Callable[[Problem, PlanPoint, float], Any]
@@ -51,41 +46,16 @@ def families_of(cell: Cell) -> Families:
     )
 
 
-def _bounded(progress: Progress, part: Open) -> Open:
-    """What tangents where the part has them do not dismiss, each with its bound and half way to where that was."""
-    if not len(part.indices):
-        return part
-    cell, problem = part.cell, progress.problem
-    progress.evaluations += len(part.y)
-    step = tangents_of(problem.job.floats, problem.machine, part.points(), part.y, problem.loads)
-    have = cell.left(step.least_bytes * (1 - 1e-9))
-    return _kept(progress, part, have, cell.tangents(step, have), progress.level > ROUGHLY)
-
-
-def _kept(progress: Progress, part: Open, have: Left, at: Tangents, tried: bool) -> Open:
-    """What tangents do not dismiss, with bounds and places half way to where these are; `tried`: also as answers."""
+def _kept(progress: Progress, part: Open, have: Left, at: Tangents) -> Open:
+    """What tangents do not dismiss, with bounds and places half way to where these are."""
     crude = np.maximum(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
     own, part, have = at.keep(likely), part.keep(likely), have.keep(likely)
-    if tried:
-        _try(progress, part, part.cell.log_value(have, own))
     log_value, y = bound_of(part.cell, have, own)
     part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
     return trim(progress, part)
-
-
-def _try(progress: Progress, part: Open, value: np.ndarray) -> None:
-    """Solve the hardware of the few families that are best where their tangents were taken."""
-    near = np.inf if progress.best is None else progress.best.log_value + NEAR
-    few = np.argsort(value, kind="stable")[: min(TRIED, int((value < near).sum()))]
-    polish(progress, expand(part.keep(few)), rounds=3, dismiss=False)
-
-
-def expand(part: Open) -> Open:
-    """Plans of families, with the bounds of these."""
-    return part.narrowed(PLANS, *part.families.members(part.indices))
 
 
 def _closer(progress: Progress, part: Open) -> Open:
@@ -96,21 +66,23 @@ def _closer(progress: Progress, part: Open) -> Open:
     step = tangents_of_runs(progress.problem, part.families, part.indices, counts, part.y, own)
     progress.evaluations += len(part.indices)
     have = part.cell.left(step.least_bytes)
-    return _kept(progress, part, have, part.cell.tangents(step, have), tried=False)
+    return _kept(progress, part, have, part.cell.tangents(step, have))
 
 
-def _schedules(progress: Progress, part: Open) -> tuple[Open, Open]:
+def _schedules(progress: Progress, part: Open) -> tuple[Open, ...]:
     """Plans of runs that no tangent at the rates of their run dismisses, and the runs that need no work now."""
+    aside = [part.keep(np.zeros(0, int))]
     for _ in range(CLOSER):
         part = _closer(progress, part)
-    busy = part.log_bound < progress.busy
-    aside, part = part.keep(~busy), part.keep(busy)
+        busy = part.log_bound < progress.busy
+        aside.append(part.keep(~busy))
+        part = part.keep(busy)
     counts = part.cell.counts(len(part.indices)).astype(float)
     plans, place, step = tangents_of_schedules(progress.problem, part.families, part.indices, counts, part.y)
     progress.evaluations += len(plans)
     own = part.narrowed(PLANS, plans, place)
     have = own.cell.left(step.peak_bytes)
-    return _kept(progress, own, have, own.cell.tangents(step, have), tried=False), aside
+    return _kept(progress, own, have, own.cell.tangents(step, have)), joined(*aside)
 
 
 def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) -> tuple[Open, ...]:
@@ -167,12 +139,11 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
     """Work at what is open, the lowest bounds first, until nothing is below `progress.busy`, its evaluations are
     spent, or until `end`.
 
-    Rows become families, these become plans, and what tangents of plans do not decide is left to `solve`.
+    Rows become runs, these become plans, and what tangents of plans do not decide is left to `solve`.
     """
     while time.monotonic() < end and not progress.spent and (place := _lowest(progress)) is not None:
         part = trim(progress, progress.open[place])
-        most = AT_A_TIME[part.kind] * (32 if part.kind == ROWS and progress.problem.money.priced else 1)
-        order = np.argsort(part.log_bound, kind="stable")[:most]
+        order = np.argsort(part.log_bound, kind="stable")[: AT_A_TIME[part.kind]]
         chosen = order[part.log_bound[order] < progress.busy]
         rest = np.ones(len(part.indices), bool)
         rest[chosen] = False
@@ -191,18 +162,13 @@ def _lowest(progress: Progress) -> int | None:
 
 def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
     """What is left of members of a part after the next step."""
-    if part.kind == ROWS and progress.problem.money.priced:
-        return (runs_of(progress, part),)
     if part.kind == ROWS:
-        families = part.narrowed(FAMILIES, *part.families.of_rows(part.indices))
-        for _ in range(TIMES[progress.problem.fill]):
-            families = _bounded(progress, families)
-        return (families,)
+        return (runs_of(progress, part),)
     if part.kind == RUNS:
         return _schedules(progress, part)
     if part.kind == STUCK:
         return (_exactly(progress, part, solve),)
-    return polish(progress, expand(part) if part.kind == FAMILIES else part, ROUNDS)
+    return polish(progress, part, ROUNDS)
 
 
 def _put(progress: Progress, place: int, rest: Open, found: tuple[Open, ...]) -> None:

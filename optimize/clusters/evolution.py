@@ -6,7 +6,7 @@ because a thousand vectors take twice as long as a hundred: what takes time is N
 search_quality` runs the same until its time is up, as the strongest of the methods that a design is compared with.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,16 +20,26 @@ PATIENCE, BETTER = 8, 1e-4  # generations without improvement (of a logarithm) a
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
 
 Batch = Callable[[np.ndarray], np.ndarray]
+Rows = Mapping[str, np.ndarray]
 
 
-def evolve(values: Batch, genes: int, seed: int, go: Callable[[], bool], groups: Batch | None = None) -> None:
-    """Lives until `go` says no. `groups` of vectors: of each a few are kept."""
-    for _ in _generations(values, genes, np.random.default_rng(seed), groups or _apart):
+def evolve(
+    values: Batch,
+    genes: int,
+    seed: int,
+    go: Callable[[], bool],
+    groups: Batch | None = None,
+    degrees: Sequence[slice] = (),
+) -> None:
+    """Lives until `go` says no. `groups` of vectors: of each a few are kept. `degrees`: genes of `children`."""
+    for _ in _generations(values, genes, np.random.default_rng(seed), groups or _apart, degrees):
         if not go():
             return
 
 
-def _generations(values: Batch, genes: int, generator: np.random.Generator, groups: Batch) -> Iterator[None]:
+def _generations(
+    values: Batch, genes: int, generator: np.random.Generator, groups: Batch, degrees: Sequence[slice]
+) -> Iterator[None]:
     """One life after the other, without end, each until it stagnates; the best of one is born again in one of two."""
     population = np.zeros((0, genes))
     while True:
@@ -41,7 +51,7 @@ def _generations(values: Batch, genes: int, generator: np.random.Generator, grou
         yield
         while since < PATIENCE:
             one, other = generator.integers(len(population), size=(2, CHILDREN))
-            born, least = children(population[one], population[other], generator), scores[0]
+            born, least = children(population[one], population[other], generator, degrees), scores[0]
             both = np.concatenate([population, born]), np.concatenate([scores, values(born)])
             population, scores = _best(*both, groups)
             since = 0 if scores[0] < least - BETTER else since + 1
@@ -72,13 +82,15 @@ def evolved(problem: Problem, seed: int, evaluations: int = EVOLVED) -> list[Fou
 
 
 class FirstAnswers:
-    """Evolution of one question, and the best plans that it has met, each with the best of its rates."""
+    """Evolution of one question, and the best plans that it has met, each with the best of its rates. `rows`: those
+    that take part (`Genes`)."""
 
-    def __init__(self, problem: Problem, seed: int, told: Callable[[Found], None]) -> None:
-        self.values, self.told, self.best = Values(Genes(problem)), told, np.inf
+    def __init__(self, problem: Problem, seed: int, told: Callable[[Found], None], rows: Rows | None = None) -> None:
+        self.values, self.told, self.best = Values(Genes(problem, rows)), told, np.inf
         self.known: dict[tuple[int, ...], tuple[float, Valued, int]] = {}  # by count and plans
         genes = self.values.genes
-        self._generations = _generations(self._recorded, len(genes), np.random.default_rng(seed), genes.counts_of)
+        draw = np.random.default_rng(seed)
+        self._generations = _generations(self._recorded, len(genes), draw, genes.counts_of, genes.degrees)
 
     def run(self, evaluations: int) -> None:
         """Go on for so many evaluations; every improvement is told."""

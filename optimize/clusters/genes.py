@@ -8,6 +8,7 @@ lattice that are legal with the degrees. All legal plans on all counts take part
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,11 @@ from costmodel.inputs import Plan, PlanPoint
 from optimize.clusters.counts import cells
 from optimize.clusters.valued import Valued, valued
 from optimize.lattice import SORTED as DECODED
-from optimize.lattice import Lattice, lattice_of_counts
+from optimize.lattice import Lattice, lattice_of_counts, with_options
 from optimize.question import RATES, Job, Problem
 
 _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
+ANEW = 0.2  # of children
 _APART = 64.0  # between the children of two nodes: more than any log2 of a degree
 
 Level = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -69,17 +71,27 @@ class Tree:
 
 
 class Genes:
-    """Counts, rates and the plans of every job as genes."""
+    """Counts, rates and the plans of every job as genes. `rows`: degrees of the only job and their `accelerators`,
+    where not all take part."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, rows: Mapping[str, np.ndarray] | None = None) -> None:
         self.problem, (self.low, self.high) = problem, problem.ends
-        every = np.array([cell.accelerators for cell in cells(problem)], int)
-        found = [_plans_of(problem, job, every) for job in problem.jobs]
+        if rows is None:
+            every = np.array([cell.accelerators for cell in cells(problem)], int)
+            found = [_plans_of(problem, job, every) for job in problem.jobs]
+        else:
+            every, found = np.unique(rows["accelerators"]), [_plans_of_rows(problem, rows)]
         self.counts = functools.reduce(np.intersect1d, (accelerators for _, accelerators in found), every)
         self.jobs = [_tree(whole, accelerators, self.counts) for whole, accelerators in found]
 
     def __len__(self) -> int:
         return 1 + len(RATES) + sum(job.genes for job in self.jobs)
+
+    @property
+    def degrees(self) -> list[slice]:
+        """The genes of the degrees of each job."""
+        ends = np.cumsum([1 + len(RATES), *(job.genes for job in self.jobs)])[:-1].tolist()
+        return [slice(start, start + len(DECODED)) for start in ends]
 
     def counts_of(self, genes: np.ndarray) -> np.ndarray:
         """The number of each vector's count, the nearest one in log2."""
@@ -127,8 +139,11 @@ class Values:
         return Found(float(value), int(count), plans, of.y[place], float(hbm_bytes))
 
 
-def children(first: np.ndarray, second: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """One of each pair of parents: some genes of the second, a few moved."""
+def children(
+    first: np.ndarray, second: np.ndarray, generator: np.random.Generator, degrees: Sequence[slice] = ()
+) -> np.ndarray:
+    """One of each pair of parents: some genes of the second, a few moved; or the first with all `degrees` of one job
+    anew, since what is as good as its degrees may differ from them in several at once."""
     n, shape = len(first), first.shape
     crossed = (generator.random((n, 1)) < 0.4) & (generator.random(shape) < 0.5)
     born = np.where(crossed, second, first)
@@ -136,7 +151,13 @@ def children(first: np.ndarray, second: np.ndarray, generator: np.random.Generat
     moved[np.arange(n), generator.integers(shape[1], size=n)] = True
     stepped = reflected(born + generator.choice(_SIZES, (n, 1)) * generator.standard_normal(shape))
     anew = generator.random(shape) < 0.15
-    return np.where(moved, np.where(anew, generator.random(shape), stepped), born)
+    born = np.where(moved, np.where(anew, generator.random(shape), stepped), born)
+    if degrees:
+        some = np.flatnonzero(generator.random(n) < ANEW)
+        own = degrees[int(generator.integers(len(degrees)))]
+        born[some] = first[some]
+        born[some, own] = generator.random((len(some), own.stop - own.start))
+    return born
 
 
 def reflected(x: np.ndarray) -> np.ndarray:
@@ -147,6 +168,12 @@ def reflected(x: np.ndarray) -> np.ndarray:
 
 def _plans_of(problem: Problem, job: Job, counts: np.ndarray) -> tuple[Lattice, np.ndarray]:
     return lattice_of_counts(job.workload, problem.machine, {**problem.fixed, "domain": problem.domain}, counts)
+
+
+def _plans_of_rows(problem: Problem, rows: Mapping[str, np.ndarray]) -> tuple[Lattice, np.ndarray]:
+    order = np.lexsort([rows[name] for name in (*DECODED[::-1], "accelerators")])
+    own = {name: column[order] for name, column in rows.items()}
+    return with_options(problem.job.workload, problem.machine, {**problem.fixed, "domain": problem.domain}, own)
 
 
 def _nearest(level: Level, node: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -1,11 +1,11 @@
 """One job, its cluster and its plan together: search and certificate over all plans, counts and hardware.
 
-0. Evolution gives the first answers, without compilation.
+0. Evolution gives the first answers, without compilation, and goes on over the rows that bounds leave open.
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
 2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy.
-3. The lowest bound is worked at first: rows become families of plans, families plans, each bounded by tangents at
-   hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the
-   best answer, then 20 %, and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
+3. The lowest bound is worked at first: rows become runs of plans that differ in the schedule, runs plans, each bounded
+   by tangents at hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the best
+   answer, then 20 %, and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
 4. Descent over relaxed points (`compare`) tells how far the best plan that can be launched is from what degrees between
    would do. Only where evolution finds nothing that meets the limits are plans near relaxed points looked at first.
 
@@ -20,18 +20,19 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.inputs import PlanPoint
-from optimize.clusters.bounding import close, expand, families_of, polish
+from optimize.clusters.bounding import close, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
 from optimize.clusters.evolution import EVOLVED, FirstAnswers
 from optimize.clusters.genes import Found
-from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Best, Cell, Open, Progress, Relaxed
-from optimize.clusters.rows import open_counts, possible_rows
+from optimize.clusters.progress import PLANS, TOLERANCE, Best, Cell, Open, Progress, Relaxed
+from optimize.clusters.rows import Rows, open_counts, open_rows, possible_rows
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import Families, number_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
+AGAIN = 16_000  # evaluations of evolution over the rows that bounds leave open
 BRIEFLY = 8_000  # evaluations of evolution where there are answers
 ROUNDS = 6  # of tangents by which evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
@@ -62,14 +63,14 @@ def search(
     try:
         with until(end):
             told("evolution")
-            offer_evolved(progress, seed, EVOLVED, after)
+            offer_evolved(progress, seed, EVOLVED, after=after)
             if progress.best is None:
                 rows = possible_rows(progress, rows)
             if progress.best is None and progress.unseen:
                 _descend(progress, every, seed, told)
             told("rows of degrees")
             open_counts(progress, rows)
-            narrow(progress, end, told)
+            narrow(progress, end, told, before=_evolving(progress, seed, told))
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     progress.late = time.monotonic() >= end
@@ -90,24 +91,47 @@ def narrow(
     end: float,
     told: Callable[[str], None] = lambda _: None,
     levels: tuple[float, ...] | None = None,
+    before: Callable[[], None] = lambda: None,
 ) -> None:
-    """Search what is open and may be below the best answer, in steps of how far below: all, or `levels` alone."""
+    """Search what is open and may be below the best answer, in steps of how far below: all, or `levels` alone.
+
+    `before`: what is done before each of them.
+    """
     for level in levels_of(progress.tolerance) if levels is None else levels:
+        before()
         progress.level = level
         told(f"to {100 * level:.2g} %")
         close(progress, end, _solve)
 
 
-def offer_evolved(progress: Progress, seed: int, evaluations: int, after: Progress | None = None) -> None:
-    """Offer what evolution finds, as it is found; then polish the best of its plans, and of those of a search with
-    other limits (`after`), whose best counts may be far from the best here."""
+def _evolving(progress: Progress, seed: int, told: Callable[[str], None]) -> Callable[[], None]:
+    """Evolution over what bounds leave open, which are few of the rows: once, and again wherever the answer has become
+    better since by more than the tolerance, by evolution itself or by the plans of the lowest bounds."""
+    known, number = math.inf, seed
+
+    def go_on() -> None:
+        nonlocal known, number
+        best = math.inf if progress.best is None else progress.best.log_value
+        if best < known - progress.tolerance and progress.open and not progress.spent:
+            known, number = best, number + 1
+            told("evolution of what is open")
+            offer_evolved(progress, number, AGAIN, open_rows(progress))
+
+    return go_on
+
+
+def offer_evolved(
+    progress: Progress, seed: int, evaluations: int, rows: Rows | None = None, after: Progress | None = None
+) -> None:
+    """Offer what evolution finds (of some `rows`), as it is found; then polish the best of its plans, and of those of a
+    search with other limits (`after`), whose best counts may be far from the best here."""
     problem = progress.problem
 
     def told(found: Found) -> None:
         own = {"y": found.y, "hbm_bytes": found.hbm_bytes, "plan": found.plans[0]}
         progress.offer(Best(log_value=found.log_value, cell=Cell(problem, found.accelerators), **own))
 
-    first = FirstAnswers(problem, seed, told)
+    first = FirstAnswers(problem, seed, told, rows)
     (tree,) = first.values.genes.jobs
     first.run(evaluations)
     progress.evaluations += first.values.evaluations
@@ -165,6 +189,6 @@ def round_to(progress: Progress, cell: Cell) -> None:
     first, near = nearest(families, relaxed, modes(relaxed))
     if not len(first):
         return
-    y = relaxed.y(near)
-    part = Open(cell, families, FAMILIES, first, np.full(len(first), -np.inf), y)
-    polish(progress, expand(part), rounds=5, dismiss=False)
+    plans, family = families.members(first)
+    part = Open(cell, families, PLANS, plans, np.full(len(plans), -np.inf), relaxed.y(near[family]))
+    polish(progress, part, rounds=5, dismiss=False)

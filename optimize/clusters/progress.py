@@ -115,17 +115,17 @@ class Relaxed:
         return np.log(np.stack([self.rates[name][which] for name in RATES], axis=-1))
 
 
-ROWS, FAMILIES, RUNS, PLANS, STUCK, SOLVED = range(6)
-"""What the numbers of a part are, from the widest to the narrowest: rows of degrees, families that differ in recompute
-(or runs, in the schedule), plans, those of them that no tangent decides, and those that nothing does."""
+ROWS, RUNS, PLANS, STUCK, SOLVED = range(5)
+"""What the numbers of a part are, from the widest to the narrowest: rows of degrees, runs of plans that differ in the
+schedule, plans, those of them that no tangent decides, and those that nothing does."""
 
 
 @dataclasses.dataclass
 class Open:
-    """Rows, families or plans that may still be best, with bounds (logarithms of the minimised value)."""
+    """Rows, runs or plans that may still be best, with bounds (logarithms of the minimised value)."""
 
     cell: Cell
-    families: Families  # whose lattice has the rows, families and plans
+    families: Families  # whose lattice has the rows, runs and plans
     kind: int
     indices: np.ndarray
     log_bound: np.ndarray
@@ -142,9 +142,8 @@ class Open:
         return dataclasses.replace(part, kind=kind, indices=indices)
 
     def points(self) -> PlanPoint:
-        """The fastest that each family can be, or each plan."""
-        of = self.families if self.kind == FAMILIES else self.families.lattice
-        points = of.points(self.indices, np.float64)
+        """What the cost model reads of each plan."""
+        points = self.families.lattice.points(self.indices, np.float64)
         return dataclasses.replace(points, accelerators=self.cell.counts(len(self.indices)).astype(float))
 
 

@@ -16,12 +16,12 @@ from optimize.hardware import (
     project,
     tangents_of_rows,
 )
-from optimize.lattice import Families, lattice_of_rows, wanted, with_microbatches
+from optimize.lattice import DEGREES, Families, lattice_of_rows, wanted, with_microbatches
 from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
 AT_ONCE = 8_192  # rows under several modes: what lies between stays in the caches
-ROUNDING = 1e-9  # of a logarithm: bounds of families and runs are lowered by it
+ROUNDING = 1e-9  # of a logarithm: bounds of runs are lowered by it
 LIMIT_ROUNDS = 7  # of the multiplier of a deadline or of a limit of CO2
 Rows = Mapping[str, np.ndarray]
 
@@ -43,6 +43,16 @@ def open_counts(progress: Progress, rows: Rows) -> None:
         chosen = np.isin(rows["accelerators"], own)
         _open_rows(progress, {name: column[chosen] for name, column in rows.items()})
         progress.unseen = {count: bound for count, bound in progress.unseen.items() if count not in own}
+
+
+def open_rows(progress: Progress) -> Rows:
+    """The rows of degrees of all that is open, with their counts."""
+    names, parts = (*DEGREES, "accelerators"), []
+    for part in progress.open:
+        rows = part.families.lattice.rows
+        own = part.indices if part.kind == ROWS else np.searchsorted(part.families.lattice.ends, part.indices, "right")
+        parts.append(np.stack([*(rows[name][own] for name in DEGREES), part.cell.counts(len(own)).astype(int)]))
+    return dict(zip(names, np.unique(np.concatenate(parts, axis=1), axis=1), strict=True))
 
 
 def possible_rows(progress: Progress, rows: Rows) -> Rows:
@@ -142,7 +152,7 @@ def _bounds_of_modes(
         least, where = np.full((*needs.shape[:2], len(alive)), np.inf), y[:, :, alive]
         for _, some, step in tangents_of_rows(problem, own, places, place[alive], modes):
             for kind, need in enumerate(needs[:, :, alive[some]]):
-                bound, at = _priced(progress, own["accelerators"][some], need, step)
+                bound, at = _with_needs(progress, own["accelerators"][some], need, step)
                 lower = bound < least[kind][:, some]
                 least[kind][:, some] = np.where(lower, bound, least[kind][:, some])
                 where[kind][:, some] = np.where(lower[..., None], at, where[kind][:, some])
@@ -152,20 +162,24 @@ def _bounds_of_modes(
     return best, y
 
 
-def _priced(
+def _with_needs(
     progress: Progress, accelerators: np.ndarray, need: np.ndarray, step: Tangents
 ) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware is below for rows under several modes (first axis), needing so many bytes, and half way to
     where."""
-    possible = np.flatnonzero(np.isfinite(need.ravel()))
+    problem, possible = progress.problem, np.flatnonzero(np.isfinite(need.ravel()))
     bound, y = np.full(need.size, np.inf), step.y.copy()
-    cell = Cell(progress.problem, np.tile(accelerators, len(need))[possible])
+    cell = Cell(problem, np.tile(accelerators, len(need))[possible])
     progress.evaluations += len(possible)
     have = cell.left(need.ravel()[possible])
     at = cell.tangents(step.keep(possible), have)
-    found, where = priced_bound(progress.problem.money, have, at, progress.problem.ends, rounds=5)
+    if problem.money.priced:
+        found, where = priced_bound(problem.money, have, at, problem.ends, rounds=5)
+        found = found + cell.log_count
+    else:
+        found, where = bound_of(cell, have, at, progress.cut)
     y[possible] = 0.5 * (at.y + where)
-    bound[possible] = np.where(have.usd > 0, found + cell.log_count, np.inf)
+    bound[possible] = np.where(have.usd > 0, found, np.inf)
     return bound.reshape(need.shape), y.reshape(*need.shape, -1)
 
 

@@ -24,8 +24,9 @@ $$U_i \lambda_i \frac{\partial \log U_i}{\partial \log \lambda_j} = -\sum_k
 over the rates between their ends. A rate that reaches an end leaves this sum, which makes steps too long: some damping,
 and steps that halve where a limit changes sides, make up for that.
 
-What multiplies the seconds (dollars a second, watts; `Money.paid`) is not replaced by a tangent: with
-$\log K = \min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
+What multiplies the seconds (dollars a second, watts) is not replaced by a tangent: the logarithm of the objective by
+the tangents of both kinds of seconds (`Worth`) stands in the place of $F_0 + g \cdot (y - y_0)$. It is convex, so that
+the same holds, with what the price rises added to what the limits make of each rate.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,16 +34,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimize.question import Left, Money, Problem, Tangents, Worth, columns
+from optimize.question import Left, Money, Problem, Tangents, Valued, Worth, columns
 
 ROUNDS = 8  # of the multipliers: of a 1T design bounds are then 5e-5 short in the mean, at most .01
 DAMPING = 0.05  # of the derivatives of what limits use, as a part of that
 LONGEST = 3.0  # step of the logarithm of a multiplier
+LIMITED_ROUNDS, LESS_SPENT = 12, 0.3  # the same with a price, and with what part of them it begins
 PRICED_ROUNDS = 10  # of the price
 MIXED = 6  # steps of the golden section
 _TINY, _NOTHING = 1e-300, 1e-12  # the latter of derivatives, where there is no limit
 _Ends = tuple[np.ndarray, np.ndarray]
-_Rounds = Iterator[tuple[np.ndarray, np.ndarray]]  # place and bound
 
 
 def dual_bound(
@@ -69,8 +70,7 @@ def dual_bound(
         best, where = priced_bound(money, have, at, ends)
         best = best - at.log_value
         limited = possible & ((money.usd(where) > have.usd) | (money.watt(where) > have.watt))
-    steps = _priced_rounds if priced else _plain_rounds
-    for y, value in _limited_rounds(steps, money, have, (at, ends), limited):
+    for y, value in _limited_rounds(money, have, (at, ends), limited, priced):
         better = value > best[limited]
         place = np.flatnonzero(limited)[better]
         best[place], where[place] = value[better], y[better]
@@ -78,17 +78,17 @@ def dual_bound(
 
 
 def _limited_rounds(
-    rounds: Callable[..., _Rounds], money: Money, have: Left, plans: tuple[Tangents, _Ends], limited: np.ndarray
-) -> _Rounds:
+    money: Money, have: Left, plans: tuple[Tangents, _Ends], limited: np.ndarray, priced: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Places and bounds of the plans that a limit holds, round by round."""
     at, ends = plans
     if not limited.any():
         return iter(())
     if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
-        return rounds(money, have, at, ends)
+        return _rounds(money, have, at, ends, priced)
     own, left = at.keep(limited), have.keep(limited)
     low, high = (end[limited] if np.ndim(end) > 1 else end for end in ends)
-    return rounds(money, left, own, (low, high))
+    return _rounds(money, left, own, (low, high), priced)
 
 
 def priced_bound(
@@ -113,133 +113,81 @@ def priced_bound(
     return now.log_value + np.minimum(slack, 0.0), np.ascontiguousarray(y.T)
 
 
-def _price_parts(money: Money, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each rate adds to the price of an accelerator, and its derivative by the logarithm of the rate."""
-    usd, watt = money.per_usd * money.usd.terms(y), money.per_watt * money.watt.terms(y)
-    steep = money.usd.exponents * usd + money.watt.exponents * watt
-    return usd + watt, np.maximum(steep, _TINY)
-
-
 class _Laws(NamedTuple):
     """Power laws of the two limits (first axis) by the rates (second): amounts as parts of the limit."""
 
     amounts: np.ndarray
     exponents: np.ndarray
-    slopes: np.ndarray  # of the tangents, by rate
     ends: tuple[np.ndarray, np.ndarray]
 
     def terms(self, y: np.ndarray) -> np.ndarray:
         """What each rate takes of each limit."""
         return self.amounts * np.exp(self.exponents * y)
 
-    def nearer(self, y: np.ndarray, spent: np.ndarray) -> np.ndarray:
+    def nearer(self, y: np.ndarray, now: Valued, spent: np.ndarray) -> np.ndarray:
         """Rates nearer to where the Lagrangian is least: Newton on log(growing) - log(falling), convex, increasing."""
         grows = self.exponents * spent
-        both = np.maximum(grows.sum(0), _TINY)
-        missing = np.log(both) - np.log(np.maximum(-self.slopes, _TINY))
-        return np.clip(y - missing * both / np.maximum((self.exponents * grows).sum(0), _TINY), *self.ends)
+        both = np.maximum(now.steep + grows.sum(0), _TINY)
+        missing = np.log(both) - np.log(np.maximum(-now.slopes, _TINY))
+        bend = np.maximum(now.bend + (self.exponents * grows).sum(0), _TINY)
+        return np.clip(y - missing * both / bend, *self.ends)
 
-    def least(self, y: np.ndarray, start: np.ndarray, spent: np.ndarray) -> np.ndarray:
+    def least(self, y: np.ndarray, now: Valued, spent: np.ndarray) -> np.ndarray:
         """A lower bound of the Lagrangian: it lies above its tangent, which is least at ends of the rates."""
         low, high = self.ends
-        slope = self.slopes + (self.exponents * spent).sum(0)
+        slope = now.slopes + now.steep + (self.exponents * spent).sum(0)
         slack = np.minimum(np.minimum(slope * (low - y), slope * (high - y)), 0.0)
-        return (self.slopes * (y - start) + slack).sum(0) + spent.sum((0, 1))
+        return now.log_value + slack.sum(0) + spent.sum((0, 1))
 
-    def step(self, y: np.ndarray, spent: np.ndarray, missed: np.ndarray) -> np.ndarray:
+    def step(self, y: np.ndarray, now: Valued, spent: np.ndarray, missed: np.ndarray) -> np.ndarray:
         """Newton's step of the logarithms of both multipliers, from those of the limits' use."""
         used, grows, (low, high) = spent.sum(1), self.exponents * spent, self.ends
-        moves = ((y > low) & (y < high)) / np.maximum((self.exponents * grows).sum(0), _TINY)
+        moves = ((y > low) & (y < high)) / np.maximum(now.bend + (self.exponents * grows).sum(0), _TINY)
         first, second = (grows * grows * moves).sum(1) + DAMPING * used + _NOTHING
         both, (one, other) = (grows[0] * grows[1] * moves).sum(0), used * missed
         return np.stack([second * one - both * other, first * other - both * one]) / (first * second - both * both)
 
 
-def _plain_rounds(
-    money: Money, have: Left, at: Tangents, ends: tuple[np.ndarray, np.ndarray]
+def _plain(at: Tangents) -> Callable[[np.ndarray], Valued]:
+    """Tangents alone, less their values."""
+    slopes, start, nothing = columns(at.slopes), columns(at.y), np.zeros(())
+    return lambda y: Valued((slopes * (y - start)).sum(0), slopes, nothing, nothing)
+
+
+def _priced(money: Money, have: Left, at: Tangents) -> Callable[[np.ndarray], Valued]:
+    """The same with what the hardware costs."""
+    worth = Worth(money, at, have)
+
+    def less(y: np.ndarray) -> Valued:
+        now = worth(y)
+        return now._replace(log_value=now.log_value - at.log_value)
+
+    return less
+
+
+def _rounds(
+    money: Money, have: Left, at: Tangents, ends: tuple[np.ndarray, np.ndarray], priced: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Places and bounds, less the tangents' values, of plans whose objective has no price, round by round."""
+    """Places and bounds, less the tangents' values, of plans that a limit holds, round by round."""
     limits, of = np.stack([have.usd, have.watt]), (money.usd, money.watt)
     amounts = np.stack([columns(law.amounts) / limit for law, limit in zip(of, limits, strict=True)])
     exponents, (low, high) = np.stack([columns(law.exponents) for law in of]), (columns(end) for end in ends)
-    laws, start = _Laws(amounts, exponents, columns(at.slopes), (low, high)), columns(at.y)
-    multipliers = np.where(np.isfinite(limits), np.maximum(-laws.slopes, 1e-6).sum(0), 0.0)
-    y, longest, before = np.clip(start, low, high), LONGEST, np.zeros(2)[:, None]
-    for _ in range(2):
-        y = laws.nearer(y, multipliers[:, None] * laws.terms(y))
-    terms = laws.terms(y)
-    for _ in range(ROUNDS):
-        y = laws.nearer(y, multipliers[:, None] * terms)
-        terms = laws.terms(y)
+    laws, value = _Laws(amounts, exponents, (low, high)), _priced(money, have, at) if priced else _plain(at)
+    start = (LESS_SPENT if priced else 1.0) * np.maximum(-columns(at.slopes), 1e-6).sum(0)
+    multipliers = np.where(np.isfinite(limits), start, 0.0)
+    y, longest, before = np.clip(columns(at.y), low, high), LONGEST, np.zeros(2)[:, None]
+    now, terms = value(y), laws.terms(y)
+    for turn in range(2 + (LIMITED_ROUNDS if priced else ROUNDS)):
+        y = laws.nearer(y, now, multipliers[:, None] * terms)
+        now, terms = value(y), laws.terms(y)
+        if turn < 2:
+            continue
         spent = multipliers[:, None] * terms
-        yield y.T, laws.least(y, start, spent) - multipliers.sum(0)
+        yield y.T, laws.least(y, now, spent) - multipliers.sum(0)
         missed = np.log(np.maximum(terms.sum(1), _TINY))
         longest = np.where(missed * before < 0, 0.5 * longest, longest)
-        multipliers = multipliers * np.exp(np.clip(laws.step(y, spent, missed), -longest, longest))
+        multipliers = multipliers * np.exp(np.clip(laws.step(y, now, spent, missed), -longest, longest))
         before = missed
-
-
-def _priced_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7) -> _Rounds:
-    """The same with a price: for given multipliers, u is where its logarithm and the price's agree (Newton, bracketed).
-
-    Multipliers begin at zero: a budget that is not worth spending has no price.
-    """
-    limits = have.usd, have.watt
-    widest = [np.log(money.price(np.broadcast_to(end, at.y.shape), have)) for end in ends]
-    u = np.clip(np.log(money.price(np.clip(at.y, *ends), have)), *widest)
-    start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
-    y, fixed = at.y, money.per_usd * have.hbm_usd
-    for _ in range(outer):
-        bottom, top = (end.copy() for end in widest)
-        for _ in range(inner):
-            scale = np.exp(-u)
-            first, second = ((m / limit)[:, None] for m, limit in zip(multipliers, limits, strict=True))
-            weight = (at.share * scale)[:, None]
-            y, value = _least(money, at, first + weight * money.per_usd, second + weight * money.per_watt, *ends)
-            share = money.price(y, have) * scale  # 1 where u is the logarithm of the price
-            slack = np.minimum(np.minimum((1 - share) * (widest[0] - u), (1 - share) * (widest[1] - u)), 0.0)
-            yield y, value - multipliers[0] - multipliers[1] + at.share * (scale * fixed + u - 1.0 + slack)
-            bottom, top = np.where(share > 1, u, bottom), np.where(share > 1, top, u)
-            u = _nearer(money, u, share, y, ends, (bottom, top))
-        used = money.usd(y) / limits[0], money.watt(y) / limits[1]
-        if not any((part > 1.0).any() for part in used):
-            return
-        multipliers = [
-            np.where(m > 0, m * np.clip(part, 0.05, 20.0) ** 0.9, np.where(part > 1.0, 0.3 * start, 0.0))
-            for m, part in zip(multipliers, used, strict=True)
-        ]
-
-
-def _nearer(
-    money: Money, u: np.ndarray, share: np.ndarray, y: np.ndarray, ends: _Ends, bracket: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
-    """Newton's step of u, or the middle of the bracket where it leaves that."""
-    moves = (y > ends[0] + 1e-9) & (y < ends[1] - 1e-9)
-    parts, _ = _price_parts(money, y)
-    step = np.log(share) / np.maximum(1.0 - (moves * parts).sum(-1) * np.exp(-u) / share, 0.02)
-    inside = (u + step > bracket[0]) & (u + step < bracket[1])
-    return np.where(inside, u + step, 0.5 * (bracket[0] + bracket[1]))
-
-
-def _least(
-    money: Money, at: Tangents, usd: np.ndarray, watt: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where the Lagrangian of each rate is least in its range, and a lower bound of their sum."""
-    exponents = [of.exponents for of in (money.usd, money.watt)]
-    grows = usd * exponents[0] * money.usd.amounts, watt * exponents[1] * money.watt.amounts
-    falls = np.log(np.maximum(-at.slopes, _TINY))
-    logs = [np.log(np.maximum(term, _TINY)) for term in grows]
-    y = np.minimum(*((falls - log) / e for log, e in zip(logs, exponents, strict=True)))
-    y = np.clip(y, low, high)
-    for _ in range(2):  # Newton on log(growing) - log(falling), convex and increasing
-        terms = grows[0] * np.exp(exponents[0] * y), grows[1] * np.exp(exponents[1] * y)
-        both = np.maximum(terms[0] + terms[1], _TINY)
-        steep = (exponents[0] * terms[0] + exponents[1] * terms[1]) / both
-        y = np.clip(y - (np.log(both) - falls) / np.maximum(steep, 1e-3), low, high)
-    spent = usd * money.usd.terms(y), watt * money.watt.terms(y)
-    slope = at.slopes + exponents[0] * spent[0] + exponents[1] * spent[1]
-    slack = np.minimum(slope * (low - y), slope * (high - y))
-    return y, (at.slopes * (y - at.y) + spent[0] + spent[1] + np.minimum(slack, 0.0)).sum(-1)
 
 
 def aggregated(

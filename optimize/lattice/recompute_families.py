@@ -49,12 +49,6 @@ class Families:
         within = number - (ends[row] - (self.sizes // self._members)[row])
         return (self.lattice.ends[row] - self.sizes[row]) + within * self._members[row]
 
-    def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first plan of every family of some rows, and the place in `rows` of each one's row."""
-        size, count = self.sizes[rows], self._members[rows]
-        place, number = _numbered(size // count)
-        return (self.lattice.ends[rows] - size)[place] + number * count[place], place
-
     def members(self, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """All plans of families, and the place in `first` of each one's family."""
         row = np.searchsorted(self.lattice.ends, first, side="right")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from optimize.question.rates import Tangents as Tangents
     from optimize.question.rates import as_table as as_table
     from optimize.question.rates import at_rates as at_rates
+    from optimize.question.worth import Valued as Valued
     from optimize.question.worth import Worth as Worth
     from optimize.question.worth import columns as columns
     from optimize.question.worth import whole as whole

@@ -1,6 +1,7 @@
 """Evolution: what it finds is legal, worth what it says, and the same for the same seed."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -10,7 +11,9 @@ from costmodel.inputs.embedding import embed
 from costmodel.specs.rules import violations
 from optimize.clusters import one_job
 from optimize.clusters.bounding import families_of
+from optimize.clusters.counts import rows_of
 from optimize.clusters.evolution import FirstAnswers
+from optimize.clusters.genes import ANEW, Genes, children
 from optimize.clusters.progress import Cell, Progress
 from optimize.clusters.screening import tangents_of
 from optimize.lattice.lattice import number_of
@@ -18,6 +21,8 @@ from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
 from optimize.question.worth import whole
 from tests.clusters.test_joint import JOB, MODEL, TEMPLATE, problem
+
+TAKEN = ("tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
 
 
 def evolved(asked):
@@ -52,6 +57,54 @@ def test_what_evolves_is_legal_and_worth_what_it_says(objective):
             assert math.exp(at.log_value[0]) * steps <= limits.deadline_s * (1 + 1e-9)
     _, again, _ = evolved(asked)
     assert [(each.log_value, each.plans) for each in again] == [(each.log_value, each.plans) for each in found]
+
+
+def test_only_rows_that_take_part_are_found():
+    every = rows_of(problem())
+    chosen = np.arange(len(every["tensor"]))[::7]
+    rows = {name: column[chosen] for name, column in every.items()}
+    own = set(zip(*(rows[name].tolist() for name in ("accelerators", *TAKEN)), strict=True))
+    first = FirstAnswers(problem(), 0, lambda _: None, rows)
+    first.run(3000)
+    found = [first.values.found(found, place) for found, place in first.kept()]
+    assert len(found) > 1
+    for each in found:
+        (plan,) = each.plans
+        assert (each.accelerators, *(getattr(plan, name) for name in TAKEN)) in own
+        assert violations(plan, MODEL, sized(TEMPLATE, each.accelerators)) == ()
+
+
+def test_some_children_have_all_degrees_of_one_job_anew():
+    genes, draw = Genes(problem()), np.random.default_rng(0)
+    (own,) = genes.degrees
+    parents = np.full((4000, len(genes)), 0.5)
+    born = children(parents, parents, draw, genes.degrees)
+    anew = np.all(born[:, own] != 0.5, axis=1) & np.all(np.delete(born, np.r_[own], axis=1) == 0.5, axis=1)
+    assert np.mean(anew) == pytest.approx(ANEW, abs=0.03)
+    _, y, plans = genes.decode(born[anew])
+    assert np.ptp(y, axis=0).max() == 0
+    assert len(np.unique(plans[0])) > 4
+
+
+def test_evolution_goes_on_over_what_is_open(monkeypatch):
+    """Once after the rows are bounded, and again only where the answer has become better by more than the tolerance."""
+    offer, runs = one_job.offer_evolved, []
+
+    def watched(progress, seed, evaluations, rows=None, after=None):
+        runs.append((seed, rows, math.inf if progress.best is None else progress.best.log_value))
+        offer(progress, seed, evaluations, rows, after)
+
+    monkeypatch.setattr(one_job, "EVOLVED", 1000)
+    monkeypatch.setattr(one_job, "offer_evolved", watched)
+    found = one_job.search(problem(), 60.0)
+    assert found.best is not None
+    (_, every, _), *later = runs
+    assert every is None
+    assert later
+    assert all(len(rows["tensor"]) for _, rows, _ in later)
+    assert len({seed for seed, _, _ in runs}) == len(runs)
+    values = [value for _, _, value in later]
+    assert all(after < before - found.tolerance for before, after in itertools.pairwise(values))
 
 
 def test_the_search_starts_from_it():

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.cases import case as case
     from costmodel.measured.rows.cases import read_cases as read_cases
     from costmodel.measured.rows.columns import lenient as lenient
+    from costmodel.measured.rows.flop_rates import timed_by_rate as timed_by_rate
+    from costmodel.measured.rows.hardware import known_cluster as known_cluster
     from costmodel.measured.rows.headers import COLUMN_WORDS as COLUMN_WORDS
-    from costmodel.measured.rows.known import known_cluster as known_cluster
     from costmodel.measured.rows.layouts import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows.readings import alternatives as alternatives
     from costmodel.measured.rows.readings import doubts as doubts

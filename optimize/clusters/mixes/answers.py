@@ -2,12 +2,13 @@
 
 Evolution (`clusters.evolution`) offers what it finds as it finds it. Then every count is glanced at with hardware like
 the best (`sweep`), and the envelope of the best of several counts is followed: convex hardware at the plans, the whole
-lattice at that hardware, until nothing changes. All three go on by turns.
+lattice at that hardware, until nothing changes. All three go on by turns; a convex program ends them (`polish`).
 
 A look at one count searches its hardware over sets of plans that are fast or lean near some rates (`job_plans.near`),
 with the exact least over these sets (`shared.Shared`).
 """
 
+import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -21,16 +22,17 @@ from optimize.clusters.mixes.progress import Mixed, MixProgress
 from optimize.clusters.mixes.shared import Shared, Valued
 from optimize.clusters.mixes.sweep import Sweep
 from optimize.clusters.valued import INFEASIBLE
-from optimize.hardware import project
-from optimize.question import sized
+from optimize.hardware import project, solve_plans
+from optimize.question import RATES, sized
 
-EVOLVED, MORE = 9_000, 5_000  # evaluations of evolution: first, and between two looks at what it found
+EVOLVED, MORE = 24_000, 5_000  # evaluations of evolution: first, and between two looks at what it found
 LEVELS = np.array([0.12, 0.25, 0.45, 0.7, 1.0])  # of the most HBM: sizes that are looked at
 USUAL = 0.3  # of the most HBM: what rates are projected with
 SWEPT = 8  # counts whose best of a sweep is offered
 SETTLED = 4  # counts whose envelope is followed
 SLACK = 0.25  # by which rows and families may be slower than the fastest
 TURNS = 5  # of the envelope
+_ROUNDING = 1e-9
 
 
 class Finder:
@@ -67,8 +69,9 @@ class Finder:
         answers = self.progress.answers
         new = [count for count in answers if self.settled.get(count) != answers[count].log_value]
         for count in sorted(new, key=lambda n: answers[n].log_value)[:SETTLED]:
-            self.settle(count, end)
-            self.settled[count] = answers[count].log_value
+            if time.monotonic() < end:
+                self.settle(count, end)
+                self.settled[count] = answers[count].log_value
 
     def _sweep(self) -> None:
         """Offer the best that every count has for hardware like the best."""
@@ -145,6 +148,18 @@ class Finder:
                 np.clip(y, *self.problem.ends), np.minimum(log_bytes, np.log(self.problem.most_hbm_bytes))
             )
             now = self._take(shared, shared.evolve(first, self.generator, 5, 24, 0.08))
+
+    def polish(self) -> None:
+        """The best answer on the best hardware for its plans, by the convex program."""
+        if self.progress.best is None:
+            return
+        solved = solve_plans(self.problem, self.progress.best.plans)
+        self.progress.evaluations += solved.evaluations
+        if np.isfinite(solved.value[0]):
+            found = solved.hardware(0)
+            y = np.log([float(getattr(found, name)) for name in RATES])
+            own = {"hbm_bytes": float(found.hbm_bytes) * (1 + _ROUNDING), "log_value": float(np.log(solved.value[0]))}
+            self.progress.offer(dataclasses.replace(self.progress.best, y=y, **own))
 
     def _near(self, at: Mixed) -> list[PlanSet | None]:
         most = min(1.6 * at.hbm_bytes, self.problem.most_hbm_bytes)

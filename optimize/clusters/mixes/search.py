@@ -17,8 +17,10 @@ from optimize.clusters.mixes.progress import MixProgress
 from optimize.question import Left, Problem
 from optimize.time_limit import until
 
-ANSWERS, LEAST_S = 0.2, 4.0  # of the time, or if that is less so many seconds: until when answers are looked for
+ANSWERS, LEAST_S = 0.2, 3.0  # of the time, or if that is less so many seconds: until when answers are looked for
 SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
+BESIDE = 0.5  # of the time that bounds take: what answers may take beside them
+LONG_S = 6.0  # from which a second for the convex program is worth while
 Told = Callable[[str], None]
 
 
@@ -35,6 +37,8 @@ def search_mix(problem: Problem, seconds: float, seed: int = 0, told: Told = lam
             told("evolution")
             finder = Finder(progress, seed)
             finder.run(answered)
+            if seconds > LONG_S:
+                finder.polish()
             _raise_bounds(progress, finder, start + seconds, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
@@ -63,7 +67,9 @@ def _raise_bounds(progress: MixProgress, finder: Finder, end: float, told: Told)
     tilts, pools = open_counts(progress, finder.rows, best.log_value + CAP)
     for share in SHARES:
         told(f"bounds to {100 * share:.2g} %")
+        began = time.monotonic()
         raise_bounds(progress, tilts, pools, share, finder, end)
-        if time.monotonic() < end:
-            finder.evolve(MORE, end)  # which counts may be better is another question than how good the best one is
+        now = time.monotonic()
+        if now < end:  # which counts may be better is another question than how good the best one is
+            finder.evolve(MORE, min(end, now + BESIDE * (now - began)))
     progress.evaluations += sum(pool.evaluations for pool in pools)
