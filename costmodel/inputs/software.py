@@ -121,6 +121,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         whole_inputs=True,
         weighs_head=True,
         eager=True,
+        waits_for_ranks=1.0,
         rotation_copies=4.0,
         memory=_memory(adds_apart=1.0, logit_bytes=UNFUSED_LOSS_BYTES, **_TORCH),
     ),

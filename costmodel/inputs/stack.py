@@ -49,6 +49,7 @@ class Habits:
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     # the host
     updates_on_host: bool = False  # optimizer states in the host's memory are updated by its processors
+    waits_for_ranks: float = 0.0  # 1: in pipelines over domains hosts wait at each tensor collective, by its ranks
     captured: float = 0.0  # share of the kernels that CUDA graphs hold: the host does not issue them again
     captured_iteration: bool = False  # a graph holds the whole step: no host work for experts, microbatches or the step
     # the model
@@ -126,6 +127,7 @@ class Stack:
     adds_apart: Scalar = 0.0  # 1 where a kernel of its own adds each weight gradient to its sum (roofline.py)
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
+    sync_rank_s: Scalar = 0.0  # host's wait at a tensor collective for each of its ranks, where `waits_for_ranks`
     routing_s: Scalar = 0.0  # host work of a pass over a block with eleven experts on a rank (traffic.py), unhidden
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage that nothing hides
     step_s: Scalar = 5e-3  # host work of a step that nothing hides
@@ -139,6 +141,7 @@ class Stack:
     scale_out_ceiling: Scalar = 1.0  # of tiers beyond the first: share of all that which they reach in training
     congestion: Scalar = 0.0  # additional seconds per byte on them, for each doubling of the domains of a job
     collective_s: Scalar = 8e-6  # start of one collective
+    ring_step_s: Scalar = 0.0  # of each step of an all-gather's ring over several domains: the host's proxies
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
     tree_hop: Scalar = 1.0  # what one level of a tree costs, in hops of its tier: copies and reductions add to the wire
     network_hop: Scalar = 10.0  # the same of tiers beyond the first, whose hops go through proxies and adapters
