@@ -15,8 +15,11 @@ OTHER_TRAINING = (
     ("dpo|grpo|ppo|rlhf", _PREFERENCES),
     ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
     ("teacher model|logit*|forward", "a second model runs beside it"),
+    ("distill* & teacher", "a second model runs beside it"),
     ("unet|u_net|stable_diffusion|sdxl", _OTHER_LAYERS),
     ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
+    ("short convolution*", "its layers are no attention"),
+    ("linear|lightning attention", "its layers are no attention"),
 )  # fmt: skip
 """Training that this model has no formula for, and why."""
 
