@@ -325,7 +325,7 @@ def test_huge_clusters_are_quick_to_refuse():
 def test_a_margin_asks_for_more_room():
     """`--margin`: the limit is that of a plan which fits with the probability; what is predicted stays."""
     flags: dict[str, object] = {"model": "llama3-70b", "cluster": "h100", "tensor": 4, "pipeline": 4, "data": 32}
-    flags |= {"batch": 1024, "recompute": "norms", "schedule": "interleaved", "virtual_stages": 10}
+    flags |= {"batch": 1024, "recompute": "norms", "schedule": "interleaved", "virtual_stages": 20}
     flags |= {"sequence_parallel": True}
     plain, sure = (explain_inputs(resolve(flags | more)) for more in ({}, {"margin": 0.95}))
     assert plain.fits
