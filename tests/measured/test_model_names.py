@@ -15,6 +15,9 @@ OPEN |= {"gpus": "64", "global_batch_sequences": "256", "tp": "4", "pp": "1", "d
 
 # Sources: what data/dimensions.csv cites (litgpt 0.5.13, transformers 5.23.0, NeMo 2.4.0, slime, mlc-llm)
 PUBLISHED = {
+    "Command R+": (64, 103.8),
+    "ERNIE-4.5-300B-A47B": (54, 300.0),
+    "tencent/Hunyuan-A13B-Instruct": (32, 80.4),
     "meta-llama/Meta-Llama-3-8B": (32, 8.03),
     "meta-llama/Meta-Llama-3.1-405B-Instruct": (126, 405.9),
     "llama31_405b": (126, 405.9),

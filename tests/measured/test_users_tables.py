@@ -78,6 +78,34 @@ TABLES = {
         dict(gpus=8, seq=4096, batch=128, tp=1, step_s=18.9, mem_gb=70.1, recompute="full"),
         dict(gpus=8, layers=27, step_s=12),
     ),
+    "jobs_of_slurm": (
+        dict(gpus=32, step_s=8),
+        dict(gpus=128, step_s=17.28, tp=8),
+    ),
+    "days_of_a_trillion_tokens": (
+        dict(gpus=1024, layers=96, step_s=22.8304),
+        dict(step_s=4.52985),
+    ),
+    "spanish": (
+        dict(gpus=32, seq=8192, batch=128, tp=1, step_s=4.02, mem_gb=66.1, zero=3),
+        dict(tp=2, recompute="none", step_s=17.95),
+    ),
+    "chips_of_tpu": (
+        dict(gpus=128, batch=256, step_s=14.6286),
+        dict(gpus=256, batch=1024, step_s=4.45823, precision="fp8_tensor"),
+    ),
+    "papers": (
+        dict(gpus=2240, layers=105, tp=8, pp=35, step_s=51),
+        dict(gpus=2048, layers=80, batch=2048, step_s=5.38947),
+    ),
+    "training_logs": (
+        dict(gpus=64, ep=8, layers=48, step_s=5.2, mem_gb=68.1574, recompute="selective"),
+        dict(step_s=6.4, recompute="full"),
+    ),
+    "torchtitan": (
+        dict(gpus=8, batch=16, mb=1, step_s=2.15579, mem_gb=47.3),
+        dict(gpus=128, tp=8, batch=16, step_s=1.23522),
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import re
 from costmodel.inputs import Kind, Op, Workload, active_parameters, model_flop
 from costmodel.measured.rows.columns import cells, lenient
 from costmodel.measured.rows.job_sizes import OPEN_BATCH
+from costmodel.measured.rows.layouts import OPEN_RECOMPUTE
 from costmodel.measured.rows.records import Case
 from costmodel.models import map_operators
 
@@ -25,6 +26,11 @@ _OF_MODEL = re.compile(r"\bmfu\b|\bmodel (?:flops?|utili)", re.IGNORECASE)
 _CAUSAL = re.compile(r"\bcausal|\bhal(?:f|ved)\b|\bmasked\b|\btriang|\bmegatron[ -]bridge", re.IGNORECASE)
 _SIX_N = re.compile(r"\b6 ?[*x\u00b7]? ?(?:n|p|params?)(?: ?[*x\u00b7]? ?(?:d|t))?\b|\bno attention", re.IGNORECASE)
 _ATTENTION = re.compile(r"(?<!no )(?<!without )att(?:entio)?n|\b12 ?[*x\u00b7]? ?l|\bpalm\b", re.IGNORECASE)
+_TOKENS_OF_CHIP = re.compile(
+    r"(?<![\d.,])(\d+(?:,\d{3})*(?:\.\d+)?)\s*(k?)\s*tok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\s*(?:/|per)\s*"
+    r"(?:gpu|chip|device|accelerator)\b",
+    re.IGNORECASE,
+)
 _OF_WIDE = re.compile(r"\b(?:bf16|fp16|16-?bit) peak", re.IGNORECASE)
 
 
@@ -34,7 +40,7 @@ def timed_by_rate(case: Case) -> Case:
     if case.measured_step_s or OPEN_BATCH in case.open:
         return case
     sequences_of_chip = float(case.workload.batch) / float(case.plan.accelerators)
-    tokens_per_s = lenient(case.row, "measured_tokens_per_s_per_gpu")
+    tokens_per_s = lenient(case.row, "measured_tokens_per_s_per_gpu") or _told_tokens_per_s(case)
     if tokens_per_s:
         step_s = sequences_of_chip * float(case.workload.sequence) / tokens_per_s
         return dataclasses.replace(case, measured_step_s=step_s)
@@ -45,6 +51,12 @@ def timed_by_rate(case: Case) -> Case:
     step_s = sequences_of_chip * flop / rate
     note = f"measured step {step_s:.4g} s by {told}, {counted}"
     return dataclasses.replace(case, measured_step_s=step_s, assumed=(*case.assumed, note))
+
+
+def _told_tokens_per_s(case: Case) -> float | None:
+    """Tokens a second of one accelerator, in words: `380 tokens/s/GPU`."""
+    found = _TOKENS_OF_CHIP.search(cells(case.row, "notes"))
+    return float(found[1].replace(",", "")) * (1e3 if found[2] else 1.0) if found else None
 
 
 def _rate(case: Case) -> tuple[float, str]:
@@ -72,6 +84,7 @@ def _flop(case: Case) -> tuple[float, str]:
         return whole, "attention without its mask"
     core = whole - float(model_flop(with_density(work, 0.0)))
     again = {"full": case.plan.recompute_share * whole, "selective": core}.get(case.plan.recompute, 0.0)
+    again = whole if OPEN_RECOMPUTE in case.open and case.stack == "megatron-2022" else again  # its equation 3
     return whole + again / 3.0, "attention without its mask, recomputation counted"
 
 

@@ -50,6 +50,8 @@ _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("qwen1.5a2.7b", {"shared_experts": 4}),
     ("hunyuanlarge", {"shared_experts": 1}),
     ("hunyuana52b", {"shared_experts": 1}),
+    ("ernie4.5300b", {"dense_layers": 3, "ffn": 28672}),
+    ("hunyuana13b", {"shared_experts": 1}),
     ("ernie4.521b", {"dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("dots.llm1", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("glm4.", {"head_size": 128, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),

@@ -42,6 +42,7 @@ _RESPELLED = (  # in lower case, as each is written in names of models, files an
     (r"bloomz(?![a-z])", "bloom"),
     (r"llama[-_ ](\d+b)[-_ (]*v([234])\b", r"llama\2-\1"),
     (r"olmo[-_ ]?2[-_ ]?\d{4}", "olmo2"),
+    (r"command[-_ ]?r ?\+", "command-r-plus"),
     (r"^gpt[-_ ]*(?:3[-_ ]+)?530b", "mt-nlg-530b"),
     (r"megatron[-_ ]turing(?:[-_ ]?nlg)?", "mt-nlg"),
     (r"(?<![a-z])t(?:uring)?[-_ ]?nlg(?:[-_ (]*17(?:\.2)?b)?", "t-nlg-17b"),

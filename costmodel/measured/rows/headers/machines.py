@@ -31,3 +31,9 @@ def counted(cell: str) -> tuple[str, str] | None:
         if found and not _NO_NAME.fullmatch(found["name"]):
             return found["name"].strip(), str(int(found["each"]) * int(found.groupdict().get("nodes") or 1))
     return None
+
+
+def of_slurm(cell: str) -> tuple[str, str] | None:
+    """The name and the number of a node's accelerators as Slurm asks for them: `gpu:a100:8`."""
+    found = re.fullmatch(r"gpu:([a-z][\w\-]*):(\d+)(?:\(.*\))?", cell.strip(), re.IGNORECASE)
+    return (found[1], found[2]) if found else None

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from costmodel.measured.rows.headers.column_words import COLUMN_WORDS
 from costmodel.measured.rows.headers.languages import in_english
-from costmodel.measured.rows.headers.machines import counted, may_count
+from costmodel.measured.rows.headers.machines import counted, may_count, of_slurm
 from costmodel.measured.rows.headers.quantities import COUNTED, is_unit, table_unit, with_unit
 from costmodel.measured.rows.headers.rates import RATES, batch_tokens, chips_of, plain_number, step_s, tokens_of_chip
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
-from costmodel.measured.rows.headers.whole_runs import RUN_COLUMNS, run_meaning, step_of_run_s
+from costmodel.measured.rows.headers.whole_runs import RUN_COLUMNS, run_meaning, step_of_run_s, tokens_in
 
 _RATE = re.compile(
     r"(?:throughput |speed |train(?:ing)? )*(?:(?P<scale>[km]) ?)?(?:tgs|tps|wps"
@@ -183,7 +183,9 @@ def _with_convention(given: dict[str, str], row: Mapping[str, str], meanings: Ma
 def _with_run(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
     """The row with the seconds of a step that its whole run makes, where it prints no others."""
     columns = ((name, target) for name, target in meanings.items() if target.columns[0] in RUN_COLUMNS)
-    run = {target.columns[0]: (given[name] or "", target.unit) for name, target in columns}
+    run: dict[str, tuple[str, str]] = {}
+    for name, target in columns:
+        run |= {target.columns[0]: (given[name] or "", target.unit)} | tokens_in(name)
     if not run or (given.get("measured_step_s") or "").strip():
         return given
     took_s = step_of_run_s(run, chips_of(given), batch_tokens(given))
@@ -252,6 +254,10 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
     if meant == "gpus" and "hardware" not in given and printed[:1].isalpha() and counted(printed) is None:
         given["hardware"] = printed  # `Accelerators: H100`
         return
+    if meant == "quantization" and printed.lower() in ("none", "no", "false", "off"):
+        return
+    if meant == "hardware" and (of_node := of_slurm(printed)):
+        printed, given["gpus_per_node"] = of_node
     nodes, is_of_nodes, _ = (given.get("gpus") or "").partition(" nodes")
     if meant == "gpus" and is_of_nodes and printed.isdigit() and nodes.isdigit():
         of_a_node = int(nodes) > 1 and int(printed) <= max(_MOST_OF_A_NODE, int(nodes) - 1)

@@ -22,7 +22,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("chip_memory", rf"(?:{CHIP}) mem(?:ory)?"),
     ("hardware", r"(?:hw|hardware)(?: (?:type|name))?"),
     ("hardware", rf"(?:{CHIP}|machine|instance|node|system)(?: (?:type|model|name|sku))"),
-    ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster|partition|queue"),
+    ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster|partition|queue|gres"),
     ("interconnect_note", r"interconnect|network|fabric|nics?|inter ?node (?:network|bandwidth|links?)"),
     ("interconnect_note", r"links?"),
     ("model", r"(?:base |benchmark |hf |pretrained )?model(?: (?:name|type|id|name or path))?|arch(?:itecture)?|llm"),
@@ -119,6 +119,6 @@ NAMES: tuple[tuple[str, str], ...] = (
         rf"(?:system )?(?:{CHIP}|hbm) (?:\d+ )?mem(?:ory)? (?:max|{_USED})",
     ),
     ("measured_mem_GB", rf"(?:peak|max(?:imum)?) (?:reserved|allocated|used)|(?:{CHIP}) (?:peak|max) mem(?:ory)?"),
-    ("measured_mem_GB", r"alloc(?:ated)?|reserved"),
+    ("measured_mem_GB", r"alloc(?:ated)?|reserved|(?:peak|max(?:imum)?|used) (?:vram|hbm)"),
     ("two_memories", r"(?:peak |max )?mem(?:ory)? alloc\w* per reserved"),
 )

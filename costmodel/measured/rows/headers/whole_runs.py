@@ -13,6 +13,10 @@ RUN_NAMES: tuple[tuple[str, str], ...] = (
     ("run_tokens", rf"{_TRAINING} (?:data|corpus)(?: size)?(?: in)? tokens|tokens total"),
     ("run_chip_time", rf"(?:total |training |used )*(?:{CHIP}) ?(?P<time>hours?|hrs?|h|days?)(?: total| used)?"),
     ("run_time", rf"(?:total )?{_TRAINING} (?:time|duration|(?P<time>days|hours))(?: total)?|time to train"),
+    (
+        "run_time",
+        rf"(?:{_TRAINING} )?(?P<time>time|days|hours) (?:for|to train(?: on)?) \d+(?: \d+)? ?[bt](?: tokens)?|elapsed",
+    ),
     ("run_time", r"wall(?: ?clock)?(?: time)?|(?P<time>days|hours) (?:of|for) (?:training|\d+[bt](?: tokens)?)"),
     ("run_steps", rf"(?:total |{_TRAINING} |num |number of |max )*(?:steps|iterations|updates)"),
 )
@@ -22,6 +26,7 @@ _AMOUNT = re.compile(r"[~\u2248]?\s*(\d+(?:,\d{3})*(?:\.\d+)?)\s*([kmbt]?)\w*\s*
 _TIME = re.compile(
     r"[~\u2248]?\s*(\d+(?:,\d{3})*(?:\.\d+)?)\s*([km]?)\s*(?:gpu[\s-]*)?(days?|hours?|hrs?|h|d|min(?:utes)?)?"
 )
+_CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 
@@ -33,8 +38,15 @@ def run_meaning(words: str, unit: str) -> tuple[str, str] | None:
         found = re.fullmatch(names, words)
         if found:
             told = found.groupdict().get("time") or ""
+            told = "" if told == "time" else told
             return column, f"{unit} {told}".strip() if unit in ("k", "m") else unit or told
     return None
+
+
+def tokens_in(name: str) -> dict[str, tuple[str, str]]:
+    """The tokens of a run that the name of its time tells (`days for 1T tokens`)."""
+    found = re.search(r"(?:for|on|train)\s+(\d+(?:\.\d+)?\s?[BT])\b", name, re.IGNORECASE)
+    return {"run_tokens": (found[1], "")} if found else {}
 
 
 def step_of_run_s(run: Mapping[str, tuple[str, str]], chips: float | None, batch_tokens: float | None) -> float | None:
@@ -60,6 +72,10 @@ def _amount(cell: str, unit: str) -> float | None:
 
 
 def _seconds(cell: str, unit: str) -> float | None:
+    clock = _CLOCK.fullmatch(cell.strip())
+    if clock:
+        days, hours, minutes, rest = (float(each or 0) for each in clock.groups())
+        return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + rest
     found = _TIME.fullmatch(cell.strip().lower())
     if found is None:
         return None
