@@ -74,7 +74,7 @@ def meaning(name: str) -> Meaning | None:
     found = _of_tokens(f"{words} {unit}".strip())
     if found is None and known is not None:
         found = Meaning((known,), unit if unit == "k" or (known in _WITH_UNITS and is_unit(known, unit)) else "")
-    found = found or _of_run(words, unit)
+    found = found or _of_bytes(words, unit) or _of_run(words, unit)
     if found is None and re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name):  # of a setting in a section
         return _of_setting(re.split(r"[./]", name)[-1])
     return found
@@ -87,6 +87,12 @@ def _of_tokens(words: str) -> Meaning | None:
         return Meaning(("batch_tokens",), batch[2] or "")
     length = re.fullmatch(r"(.*?)(?: in)?(?: (k))?(?: (?:tok(?:en)?s?|t))?", words)
     return Meaning(("seq",), length[2] or "") if length and _known(length[1]) == "seq" else None
+
+
+def _of_bytes(words: str, unit: str) -> Meaning | None:
+    """A peak of bytes is one of memory."""
+    is_peak = words in ("peak", "max", "maximum") and unit in ("gb", "gib", "mb", "mib")
+    return Meaning(("measured_mem_GB",), unit) if is_peak else None
 
 
 def _of_run(words: str, unit: str) -> Meaning | None:
