@@ -18,6 +18,7 @@ SAID = {
         "HSDP {shards over 16|with shards across 16 ranks}",
         "mesh: data=4, fsdp=16",
         "full shard with 16-card hybrid",
+        "model states are partitioned over 16 GPUs and replicated 4x",
     ),
     ("data_shard", 8): (
         "{parameters|weights} {are |}sharded within {the|a|each} node",
@@ -36,7 +37,9 @@ SAID = {
     ),
     ("zero_stage", 1): ("{Adam|AdamW} with {sharded|partitioned} state", "stage-1 sharding")
     + ("{TP8 with ZeRO|DP + ZeRO|Megatron-LM, ZeRO optimizer|3D parallelism and ZeRO}",),
-    ("zero_stage", 0): ("DDP. FSDP {gave|reached|had} {about |}the same speed.", "DeepSpeed, {ZeRO-2 off|no ZeRO}"),
+    ("zero_stage", 0): ("DDP. ZeRO-1 {brought|gained} {nothing|no speedup}.",)
+    + ("FSDP-free: weights replicated on every rank",)
+    + ("DDP. FSDP {gave|reached|had} {about |}the same speed.", "DeepSpeed, {ZeRO-2 off|no ZeRO}"),
     ("recompute", "selective"): (
         "Megatron TP 2; selective; {step derived|compiled}",
         "{recompute|activation checkpointing} {only |}{of|on} {the |}{layernorm|SwiGLU|MLA up-projections}",
@@ -50,6 +53,7 @@ SAID = {
         "{checkpointing|ckpt} of {the |}activations",
         "{recompute|ckpt|remat of} {all|the|decoder} layers",
         "full ckpting",
+        "{layer checkpointing|checkpointing per stage}",
         "{gradient checkpointing and flash attention|grads ckpted|ckpt_num_layers 1}",
     ),
     ("recompute", "none"): ("{activation_checkpointing_type|recompute_granularity}: {disabled|none}",),
@@ -64,16 +68,19 @@ SAID = {
     ("offload_weights", 1.0): ("{parameters|params, gradients and optimizer states} on {NVMe|SSD}",)
     + ("weights {kept|parked} in {CPU|host} memory", "parameters and optimizer in {CPU|NVMe}"),
     ("offload_optimizer", 1.0): ("Adam on {the |}{CPU|host}", "optimizer states {in|on} {NVMe|host memory}")
-    + ("DeepSpeed ZeRO-3 Offload", "ZeRO-3 {plus|with} {offload|offloading}"),
+    + ("DeepSpeed ZeRO-3 Offload", "ZeRO-3 {plus|with} {offload|offloading}")
+    + ("optimizer states and {activation checkpoints|weights} to {CPU|DRAM}",),
+    ("state_dtype", "bf16"): ("full AdamW in {bf16|BF16} states",),
     ("offload_optimizer", 0.6): ("optimizer offload {with|at} {|a }{fraction|ratio|share} {of |}0.6",),
     ("tensor", 2): ("optimizer states sharded, {sharded |}TP 2", "tensor 2, sequence 4")
     + ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
     + ("tensor 2, {context 1, |}pipeline 1", "mesh fsdp=-1, model=2", "(data 32 x model 2)"),
-    ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend"),
+    ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend", "TE {with|via|w/} CK"),
     ("gradient_dtype", "fp32"): ("ZeRO-1, bf16 optimizer with {fp32|FP32} accumulation",),
     ("context", 4): ("Ulysses {sequence parallel |}size 4", "d_sp = 4, d_dp = 16")
     + ("{head-parallel|head parallel degree} 2, context-parallel 2",),
     ("data", 8): ("{8 GPUs|8 chips} per {replica|model copy}", "(D,T,P) = (8,4,2)", "8 DP, 4 TP, 2 PP")
+    + ("layout t4 p2 d8",)
     + ("tensor-, pipeline- and data-parallel {sizes|degrees} 4, 2 and 8", "2D mesh (fsdp, model) = (8, 8)"),
     ("pipeline", 4): ("12 layers per stage", "DP 4, TP 4")
     + ("4-way {zero-bubble|interleaved|} pipeline parallelism", "4 stages; 1F1B", "p=4, d=16"),
@@ -145,6 +152,7 @@ def test_layers_of_a_stage_that_are_recomputed_divide_nothing():
         ("text generation throughput", "nothing is trained"),
         ("{TAID |}distillation {with a|from a larger} teacher", "second model"),
         ("{linear|lightning} attention in 7 of 8 layers", "no attention"),
+        ("prompt tuning of {the |}{7B |}model", "adapters"),
         ("short convolutions and a few attention layers", "no attention"),
     ],
 )
@@ -188,3 +196,15 @@ def test_nanotrons_all_reduce_mode_divides_no_sequences():
 def test_what_zero_plus_plus_saves_is_said_not_to_be_counted(notes):
     assert any("ZeRO++" in note for note in read(**OPEN | {"notes": notes}).assumed)
     assert not any("ZeRO++" in note for note in read(**OPEN | {"notes": "ZeRO-3 without qwZ or hpZ"}).assumed)
+
+
+@pytest.mark.parametrize(
+    "notes", sentences("prompt tuning of {NCCL|the network|NCCL's environment} by the {vendor|provider}")
+)
+def test_prompt_tuning_of_a_network_is_no_training(notes):
+    assert read(**OPEN | {"notes": notes}).plan == read(**OPEN | {"notes": "compiled"}).plan
+
+
+def test_notes_deny_what_a_sources_name_says():
+    row = OPEN | {"source": "Liger's benchmarks", "notes": "FSDP baseline without Liger"}
+    assert read(**row).plan.loss == "usual"

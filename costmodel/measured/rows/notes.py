@@ -37,7 +37,8 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     absent."""
     facts = _in_words(cells(row, "notes", "zero_stage_or_fsdp", "model", "sp"))
     by_software = _flags(cells(row, "notes", "source"), _OF_SOURCE)
-    return facts | by_software
+    by_notes = {name: facts[name] for name in _OF_SOURCE if name in facts}  # which deny what the name says
+    return facts | by_software | by_notes
 
 
 @functools.lru_cache(maxsize=4096)

@@ -13,7 +13,14 @@ from costmodel.measured.rows.words import chosen, clauses, meanings, said
 _HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "intra node shard*|fsdp")
 _HYBRID += ("shard*|fsdp|mics within|inside each|a|one|the? node|host",)
 _PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
-_UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distributed data parallel*", "no sharding")
+_UNDIVIDED = (
+    "weight*|param* is|are? replicated|whole",
+    "ddp",
+    "plain|pure data parallel*",
+    "data parallel* only",
+    "distributed data parallel*",
+    "no sharding",
+)
 _OF_SHARDING = (*_HYBRID, *_UNDIVIDED, "zero optimi*? stage? 0|1|2|3", "zero redundancy|offload*|infinity|plus")
 _OF_SHARDING += ("fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*", "shard grad op")
 _OF_SHARDING += (
@@ -140,7 +147,7 @@ _RANKS = "(?:gpus|ranks|chips|devices|accelerators|replicas)"
 _GROUPS = (
     rf"(\d+) {_RANKS} (?:per|in each) (?:\w+ )?group|groups? (?:of |size )?(\d+)"
     r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|cards?|way) (?:\w+ )?(?:group|partition|island|hybrid)"
-    r"|(?:shard\w*|partition\w*) (?:\w+ ){0,2}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
+    r"|(?:shard\w*|partition\w*) (?:[\w()]+ ){0,3}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
     r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"

@@ -13,7 +13,7 @@ from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NA
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
-_HOST = "cpu|host|ram|nvme|ssd|system_memory|main_memory"
+_HOST = "cpu|host|ram|dram|nvme|ssd|system_memory|main_memory"
 _MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
@@ -64,6 +64,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "optimizer state? is? in|on|to the? grace? cpu|host|nvme|ssd",
         "cpu|host adam*|optimizer",
         "adam*|optimizer on|in|by the? cpu|host",
+        f"optimizer state? and activation*|checkpoint*|param*|weight*|gradient* checkpoint*? to|on|in the? {_HOST}",
         f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
         "deep_speed? cpu adam*",
         "adam*|optimizer step|update on|by|in the? cpu|host",
@@ -76,6 +77,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "activation* checkpoint*? cpu|host|memory? offload*",
         "activation* is|are? in|on|to|offloaded cpu|host",
         "activation* is|are? offloaded",
+        "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",
         f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
         "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
         "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
@@ -198,7 +200,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "virtual_stages": (
         "vpp|vp size? #",
         "virtual pipeline|pp model? parallel? size|degree|stages|chunks? #",
-        "virtual stages #",
+        "virtual stages? #",
         "# way vpp|virtual|interleav*",
         "interleav* pipeline|pp? degree|factor|size #",
         "interleav* pipeline|pp #",
@@ -304,7 +306,8 @@ ABSENT: Mapping[str, tuple[str, ...]] = MappingProxyType({
 _MOMENTS = "moment*|optimizer_state|optim_state|adam*_state|exp_avg"
 STATES = (
     (f"fp32|float32|32_bit & {_MOMENTS}", "fp32"),
-    (f"bf16|bfloat16|16_bit & {_MOMENTS}", "bf16"), (f"fp16|float16 & {_MOMENTS}", "fp16"),
+    (f"bf16|bfloat16|16_bit & {_MOMENTS}", "bf16"), ("bf16|bfloat16|16_bit states", "bf16"),
+    (f"fp16|float16 & {_MOMENTS}", "fp16"),
     (f"fp8|float8|8_bit & {_MOMENTS}", "fp8"),
 )  # fmt: skip
 """The format of the optimizer's moments."""
@@ -332,7 +335,7 @@ ATTENTIONS = (
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
     ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
-    ("fa|flash ck", "flash_2"),
+    ("fa|flash ck", "flash_2"), ("te|transformer_engine with|via|on ck", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
@@ -355,15 +358,16 @@ RECOMPUTES = (
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
-    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
+    (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
-    (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
+    (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|per_stage|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
     (f"{_RECOMPUTE} & of|the|all|decoder|transformer|encoder layers~|blocks~", "full"),
-    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
+    ("gradient|activation|grad|act|layer checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
     (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
