@@ -19,7 +19,9 @@ _RATE = re.compile(
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
 )
-_BARE_RATE = r"^(?:throughput|speed) (?:tok(?:en)?s?|samples?|seq(?:uence)?s?)$"
+_BARE_RATE = re.compile(
+    r"(throughput |speed )?(?:tok(?:en)?s?|samples?|seq(?:uence)?s?)"
+)  # `tokens_s`, `speed (tokens)`
 _FLAGS = {"1": "1", "true": "1", "yes": "1", "oom": "1", "0": "0", "false": "0", "no": "0"}
 _TO_NOTES = {
     "accumulation": "gradient accumulation {}",
@@ -62,7 +64,8 @@ def meaning(name: str) -> Meaning | None:
     if _plain(name) in _LOWER:
         return Meaning((_LOWER[_plain(name)],))
     words, unit = _words(name)
-    rate = _RATE.fullmatch(re.sub(_BARE_RATE, r"\g<0> per s", words) if unit in ("", "s") else words)
+    bare = _BARE_RATE.fullmatch(words)
+    rate = _RATE.fullmatch(f"{words} per s" if bare and (unit == "s" or (bare[1] and not unit)) else words)
     if rate:
         return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
     bracket = re.search(r"\(([^)]*)\)", name)
