@@ -10,7 +10,15 @@ from costmodel.measured.rows.words import absent, clauses, meanings, named, numb
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
 _OLD_HARDWARE = ("v100", "a100")
-_OF_SOURCE = ("fused_loss", "chunked_loss", "device_memory", "allocated_memory", "memory_of_last", "whole_heads")
+_OF_SOURCE = (
+    "fused_loss",
+    "engine_loss",
+    "chunked_loss",
+    "device_memory",
+    "allocated_memory",
+    "memory_of_last",
+    "whole_heads",
+)
 """Facts that a source's name tells."""
 _OVERLAPS = ("overlap_data", "async_tp", "overlap_pipeline", "overlap_expert")
 

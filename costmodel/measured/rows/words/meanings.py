@@ -99,7 +99,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "selective ac option 2",  # K: torchtitan, every second layer
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
-    "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
+    "fused_loss": (
+        "fused|fusion & cross_entropy|ce|ce_loss|loss",
+        "compile* cross_entropy|ce|ce_loss|loss",
+        "foundry",  # K: flash-attention's
+    ),
+    # K: Megatron-Bridge's recipes set `cross_entropy_fusion_impl` to te
+    "engine_loss": ("te|transformer_engine & cross_entropy|ce|ce_loss", "megatron bridge"),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
     "device_memory": (
