@@ -19,9 +19,7 @@ _RATE = re.compile(
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
 )
-_BARE_RATE = re.compile(
-    r"(throughput |speed )?(?:tok(?:en)?s?|samples?|seq(?:uence)?s?)"
-)  # `tokens_s`, `speed (tokens)`
+_BARE_RATE = re.compile(r"(throughput |speed )?(?:tok(?:en)?s?|samples|seq(?:uence)?s)")  # `tokens_s`, `speed (tokens)`
 _FLAGS = {"1": "1", "true": "1", "yes": "1", "oom": "1", "0": "0", "false": "0", "no": "0"}
 _TO_NOTES = {
     "accumulation": "gradient accumulation {}",
