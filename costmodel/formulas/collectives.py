@@ -61,7 +61,10 @@ def _ring_all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: S
     r"""One ring through all ranks, domain after domain, as NCCL and RCCL lay it; as many rings as a domain has exits.
 
     Every rank forwards all pieces but one, $(g - 1)/g$ of the tensor; over tier i each ring does, and $c_{i-1}$ ranks
-    share it. Of the $g - 1$ hops, $(n_i - 1)\prod_{j>i} n_j$ are of tier i.
+    share it. Of the $g - 1$ hops, $(n_i - 1)\prod_{j>i} n_j$ are of tier i. A ring that leaves the innermost domain
+    takes `Stack.ring_step_s` more for each hop: every rank's step waits for one over the network, which a proxy on the
+    host posts and completes. Source: NCCL, `src/graph/tuning.cc` ("inter-node rings still have to launch nsteps * net
+    overhead").
     """
     group, inside, busy = _product(ranks), 1.0, []
     for n, link_s in zip(ranks, _link_s(tiers, stack, stack.network_ceiling), strict=True):
@@ -71,6 +74,8 @@ def _ring_all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: S
     for n, tier in zip(reversed(ranks), reversed(tiers), strict=True):
         hops_s = hops_s + domains * (n - 1) * tier.latency_s
         domains = domains * n
+    leaves = sem.minimum(1.0, _product(ranks[1:]) - 1) if len(ranks) > 1 else 0.0
+    hops_s = hops_s + leaves * (group - 1) * stack.ring_step_s
     return _law(ranks, tuple(busy), _start_s(ranks, stack, sem) + hops_s, stack, sem)
 
 

@@ -157,16 +157,17 @@ def exposed_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: S
     return (1 - contention) * sem.maximum(0.0, traffic_s - share * compute_s) + contention * traffic_s
 
 
-def issue_s(block: BlockCounts, point: PlanPoint, stack: Stack) -> tuple[Scalar, Scalar, Scalar]:
+def issue_s(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack) -> tuple[Scalar, Scalar, Scalar]:
     """Seconds in which the host issues the kernels of the forward, the backward and the weight-gradient pass.
 
-    One kernel for each operator, input or weight gradient, and one call for each collective.
+    One kernel for each operator, input or weight gradient, and one call for each collective, with its wait.
     """
     products, moves = len(block.matmuls), len(block.attentions) + len(block.memories)
     casts, sent = point.precision.casts * products, block.exchanges + block.gathers
     return (
-        stack.host_kernel_s * (products + moves + casts + sent + block.syncs),
-        stack.host_kernel_s * (products + moves + casts + sent + block.backward_syncs),
+        stack.host_kernel_s * (products + moves + casts + sent + block.syncs) + law.sync_wait_s * block.syncs,
+        stack.host_kernel_s * (products + moves + casts + sent + block.backward_syncs)
+        + law.sync_wait_s * block.backward_syncs,
         stack.host_kernel_s * products,
     )
 
@@ -182,7 +183,7 @@ def _passes(
     sem: Semantics,
 ) -> BlockPasses:
     forward_work, backward_work, weights_s = block_times(block, point, speed, stack, sem)
-    forward_issue_s, backward_issue_s, weights_issue_s = issue_s(block, point, stack)
+    forward_issue_s, backward_issue_s, weights_issue_s = issue_s(block, point, law, stack)
     sync_s, sync_back_s = traffic.sync_s(block, law, stack, sem)
     ring_s, exchange_s = traffic.context_s(block, point, law, sem)
     expert_s = traffic.tokens_s(block, law, stack, sem)

@@ -30,6 +30,7 @@ class Laws:
     shard: Law  # all-gather or reduce-scatter over the ranks that share weights
     replica: Law  # all-reduce of what is sharded over the groups that hold copies
     boundary: Law  # activation to the next pipeline stage, by the whole of it
+    sync_wait_s: Scalar  # of the host, at each edge of a tensor-parallel region
     experts: "ExpertLaws | None"  # where the model has experts
 
 
@@ -54,6 +55,7 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
     def ranks(group: Scalar, stride: Scalar) -> tuple[Scalar, ...]:
         return ranks_by_tier(group, stride, tiers, point.domain, sem)
 
+    trees = _without_steps(stack)
     stage = point.accelerators / point.pipeline
     tensor, context = ranks(point.tensor, 1.0), ranks(point.context, point.tensor)
     replicas = stage / (point.tensor * point.data_shard)
@@ -65,14 +67,35 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
         regather=collectives.repeat(gather, point.sequence_parallel),
         ring=collectives.neighbour(context, tiers, stack, sem),
         exchange=collectives.all_to_all(context, tiers, stack, sem),
-        shard=collectives.all_gather(ranks(point.data_shard, point.tensor), tiers, stack, sem),
+        shard=collectives.all_gather(ranks(point.data_shard, point.tensor), tiers, trees, sem),
         replica=collectives.all_reduce(ranks(replicas, point.tensor * point.data_shard), tiers, stack, sem),
         boundary=collectives.in_turn(
             collectives.parted(hop, 1.0 / point.tensor, sem),
             collectives.repeat(gather, (1 - point.sequence_parallel) * (1 - point.single_stage(sem))),
         ),
+        sync_wait_s=_sync_wait_s(point, stack, sem),
         experts=expert_laws(counted, point, tiers, stack, sem),
     )
+
+
+def _without_steps(stack: Stack) -> Stack:
+    """For gathers over data ranks, which NCCL runs as trees of few steps where they are wide (PAT, since 2.23).
+
+    Measured steps of 128 to 5,120 accelerators (MLPerf 5.1) leave no room for those of rings.
+    """
+    return dataclasses.replace(stack, ring_step_s=0.0)
+
+
+def _sync_wait_s(point: PlanPoint, stack: Stack, sem: Semantics) -> Scalar:
+    """Host's wait for all tensor ranks at one edge of their region, in a pipeline over several domains; 0 elsewhere.
+
+    nanotron's rows, the only ones that have it, take the same time at microbatches of 1 to 8: 1B and 8B on H100 with
+    EFA 10, 16, 26 and 55 ms a layer at 2, 4, 8 and 16 tensor ranks, where they take 4.5 ms (8 ms at 16 ranks) without a
+    pipeline or inside one node. What makes them wait is not known.
+    """
+    divided = sem.minimum(1.0, point.tensor - 1) * sem.minimum(1.0, point.pipeline - 1)
+    leaves = sem.minimum(1.0, sem.maximum(point.accelerators / point.domain, 1.0) - 1)
+    return stack.sync_rank_s * stack.habits.waits_for_ranks * point.tensor * divided * leaves
 
 
 def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Semantics) -> tuple[Tier, ...]:
@@ -111,7 +134,7 @@ def expert_laws(
             tokens, collectives.all_gather(exchanged, tiers, stack, sem), point.dispatcher.gathering
         ),
         gather=collectives.all_gather(ranks(point.expert_tensor, 1.0), tiers, stack, sem),
-        shard=collectives.all_gather(ranks(shard, mesh), tiers, stack, sem),
+        shard=collectives.all_gather(ranks(shard, mesh), tiers, _without_steps(stack), sem),
         replica=collectives.all_reduce(ranks(copies, mesh * shard), tiers, stack, sem),
     )
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from costmodel.inputs import options
-from costmodel.inputs.options import AttentionRow, PrecisionRow, RecomputeRow
+from costmodel.inputs.options import AttentionRow, LossRow, PrecisionRow, RecomputeRow
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
@@ -28,6 +28,7 @@ class Habits:
     # option rows
     attention: str = "flash_3"  # what "flash" means: the latest kernel of the die, or FlashAttention-2
     selective: RecomputeRow | None = None  # what "selective" means; None: as in Megatron, the attention's core
+    loss: str = "usual"  # what "usual" means: a row of `options.LOSSES`
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     gathers_8bit_weights: bool = False  # such weights are cast before they are gathered, not after
@@ -43,11 +44,12 @@ class Habits:
     rotation_passes: bool = False  # the rotation is a chain of kernels
     norm_copies_bytes: float | None = None  # of unfused norms in 32 bits, per element; None: norms are one kernel
     norms_alone_fused: bool = False  # one kernel for each norm, beside other operators that are not fused
-    gathered_loss: bool = False  # every tensor rank computes the loss on all logits, in 32 bits
+    gathered_loss: bool = False  # every tensor rank computes the loss on all logits
     softmax_in_32_bits: bool = False
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     # the host
     updates_on_host: bool = False  # optimizer states in the host's memory are updated by its processors
+    waits_for_ranks: float = 0.0  # 1: in pipelines over domains hosts wait at each tensor collective, by its ranks
     captured: float = 0.0  # share of the kernels that CUDA graphs hold: the host does not issue them again
     captured_iteration: bool = False  # a graph holds the whole step: no host work for experts, microbatches or the step
     # the model
@@ -77,6 +79,11 @@ class Habits:
     def attention_row(self, name: str) -> AttentionRow:
         """The row of an attention kernel; `flash` is the one that this software calls."""
         return options.ATTENTIONS[self.attention if name == "flash" else name]
+
+    def loss_row(self, name: str) -> LossRow:
+        """The row of a loss; of the usual one the passes of this software's, and the bytes of its Stack."""
+        row = options.LOSSES[self.loss if name == "usual" else name]
+        return dataclasses.replace(row, own=1.0, logit_bytes=0.0) if name == "usual" else row
 
     def recompute_rows(self) -> dict[str, RecomputeRow]:
         """The rows of all modes as this software has them."""
@@ -120,6 +127,7 @@ class Stack:
     adds_apart: Scalar = 0.0  # 1 where a kernel of its own adds each weight gradient to its sum (roofline.py)
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
+    sync_rank_s: Scalar = 0.0  # host's wait at a tensor collective for each of its ranks, where `waits_for_ranks`
     routing_s: Scalar = 0.0  # host work of a pass over a block with eleven experts on a rank (traffic.py), unhidden
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage that nothing hides
     step_s: Scalar = 5e-3  # host work of a step that nothing hides
@@ -133,6 +141,7 @@ class Stack:
     scale_out_ceiling: Scalar = 1.0  # of tiers beyond the first: share of all that which they reach in training
     congestion: Scalar = 0.0  # additional seconds per byte on them, for each doubling of the domains of a job
     collective_s: Scalar = 8e-6  # start of one collective
+    ring_step_s: Scalar = 0.0  # of each step of an all-gather's ring over several domains: the host's proxies
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
     tree_hop: Scalar = 1.0  # what one level of a tree costs, in hops of its tier: copies and reductions add to the wire
     network_hop: Scalar = 10.0  # the same of tiers beyond the first, whose hops go through proxies and adapters

@@ -71,5 +71,6 @@ if TYPE_CHECKING:
     from costmodel.measured.rows import read_cases as read_cases
     from costmodel.measured.rows import settle as settle
     from costmodel.measured.rows import stacked as stacked
+    from costmodel.measured.rows import timed_by_rate as timed_by_rate
 
 door.hang(__name__)

@@ -226,10 +226,8 @@ def _possible(cases: Sequence[Case]) -> tuple[list[int], list[str]]:
 def _impossible(case: Case) -> str | None:
     if case.measured_step_s is None:
         return "has no measured time"
-    chip, width = case.cluster.accelerator, {"nvfp4": "4bit", "fp32": "32bit"}.get(case.plan.precision)
-    width = width or ("8bit" if "fp8" in case.plan.precision else "16bit")
     flop = model_flop(case.workload) * case.workload.batch / case.plan.accelerators
-    share = flop / case.measured_step_s / getattr(chip, f"peak_{width}_flop_per_s")
+    share = flop / case.measured_step_s / case.peak_flop_per_s(case.product_bits)
     return f"is faster than the accelerators' peak ({share:.2f} of it in model FLOP alone)" if share > 1 else None
 
 

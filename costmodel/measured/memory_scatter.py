@@ -1,12 +1,14 @@
 """How far predictions of memory are off, by software: what `Stack.memory_log_sd` holds."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
+from costmodel.inputs import SOFTWARE
 from costmodel.measured.fit import scatter
 from costmodel.measured.logged import held_in_order, logged_bytes
-from costmodel.measured.rows import Case, evaluated, lightened
+from costmodel.measured.rows import Case, classes_on, evaluated, lightened
 
 
 def memory_errors(cases: Sequence[Case]) -> tuple[list[Case], np.ndarray]:
@@ -19,8 +21,28 @@ def memory_errors(cases: Sequence[Case]) -> tuple[list[Case], np.ndarray]:
     return known, np.log(np.array([float(case.measured_mem_bytes or np.nan) for case in known]) / predicted)
 
 
+def errors_elsewhere(known: Sequence[Case], errors: np.ndarray) -> np.ndarray:
+    """The errors where nobody knows the class of a case: against the geometric mean over the other classes that run on
+    its hardware; XLA's, which has no like, stay."""
+    others = [tuple(name for name in classes_on(case.family) if name != case.stack) for case in known]
+    others = [() if case.stack == "xla" else names for case, names in zip(known, others, strict=True)]
+    at = np.array([i for i, names in enumerate(others) for _ in names], int)
+    _, found = memory_errors([_run_by(known[i], name) for i, names in enumerate(others) for name in names])
+    number = np.bincount(at, minlength=len(known))
+    return np.where(number > 0, np.bincount(at, found, minlength=len(known)) / np.maximum(number, 1), errors)
+
+
+def _run_by(case: Case, name: str) -> Case:
+    """The case as another class of software holds its plan."""
+    stack = dataclasses.replace(case.cluster.stack, software=name, habits=SOFTWARE[name], **dict(SOFTWARE[name].memory))
+    return dataclasses.replace(case, stack=name, cluster=dataclasses.replace(case.cluster, stack=stack))
+
+
 def memory_scatter(cases: Sequence[Case]) -> dict[str, float]:
     """Standard deviation of that logarithm by software ("": any other), as `fit.scatter` has it of times: a robust
-    scale by source, bias included, drawn towards that of all."""
+    scale by source, bias included, drawn towards that of all; of a source the geometric mean of that with its class of
+    software and that without."""
     known, errors = memory_errors(cases)
-    return scatter(known, errors, lambda case: case.stack) if known else {}
+    if not known:
+        return {}
+    return scatter(known, np.stack([errors, errors_elsewhere(known, errors)]), lambda case: case.stack)

@@ -12,6 +12,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _RULE = re.compile(r":?-{2,}:?")  # of a Markdown table, below its header
 _DECIMAL_COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3})+,\d+")
 _DECIMAL_POINT = re.compile(r"\d+\.(?:\d{1,2}|\d{4,})")
+_GROUPED = re.compile(r"\d{1,3}(?:[ \u00a0\u202f\u2009'\u2019]\d{3})+(?:[.,]\d+)?")  # 12 400, 1'024
 _ANY_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3})+|\d+(?=,))(?:,(\d+))?")
 
 
@@ -60,15 +61,23 @@ def plain_rows(rows: Iterator[list[str] | str], character: str) -> Iterator[list
 def with_points(rows: Sequence[Mapping[str, str] | str], character: str) -> list[Mapping[str, str] | str]:
     """Rows with points in their numbers where the table has commas, as one that is parted by something else may: in all
     columns, or where some have decimal points in those that have commas alone. Semicolons leave commas to decimals."""
+    joined: list[Mapping[str, str] | str] = [
+        row if isinstance(row, str) else {name: _joined(cell) for name, cell in row.items()} for row in rows
+    ]
     comma = _COMMA if character == ";" else _DECIMAL_COMMA
-    points, commas = (_columns_with(found, rows) for found in (_DECIMAL_POINT, comma))
+    points, commas = (_columns_with(found, joined) for found in (_DECIMAL_POINT, comma))
     if character == "," or not commas:
-        return list(rows)
+        return joined
     kept = commas - points if points else None
-    return [row if isinstance(row, str) else _with_points(row, kept) for row in rows]
+    return [row if isinstance(row, str) else _with_points(row, kept) for row in joined]
 
 
 _COMMA = re.compile(rf"\d+,\d+|{_DECIMAL_COMMA.pattern}")
+
+
+def _joined(cell: str) -> str:
+    """A number without the blanks or apostrophes between its thousands."""
+    return re.sub(r"[^\d.,]", "", cell) if _GROUPED.fullmatch(cell.strip()) else cell
 
 
 def _columns_with(number: re.Pattern[str], rows: Sequence[Mapping[str, str] | str]) -> set[str]:

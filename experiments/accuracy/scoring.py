@@ -13,7 +13,10 @@ import numpy as np
 SMALL = 6
 APART = "HF nanotron"
 _SWEEP = ("source", "model", "hardware", "gpus", "seq", "precision", "global_batch_sequences")
-_LAYOUTS = 5  # distinct ones that make a sweep
+_LAYOUT = (
+    "micro_batch", "tp", "sp", "cp", "pp", "vpp", "dp", "ep", "zero_stage_or_fsdp", "recompute", "flash_attention"
+)  # fmt: skip
+_LAYOUTS = 5  # distinct ones that make a sweep, however often each was run
 
 
 class Scored(NamedTuple):
@@ -98,7 +101,7 @@ def _ranks(timed: Sequence[Scored]) -> dict[str, dict[str, float]]:
         sweeps.setdefault(tuple(row.row[key] for key in _SWEEP), []).append(row)
     by_source: dict[str, list[tuple[float, float]]] = {}
     for key, own in sweeps.items():
-        if len({row.measured_s for row in own}) >= _LAYOUTS:
+        if len({tuple(row.row.get(key, "") for key in _LAYOUT) for row in own}) >= _LAYOUTS:
             by_source.setdefault(key[0], []).append((_tau(own), _regret(own)))
     return {
         source: {

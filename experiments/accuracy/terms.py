@@ -70,11 +70,16 @@ DROPPED: Mapping[str, Change] = {
     "memory-bound work": _memory_bound,
     "launches of kernels": _stack(kernel_s=_LITTLE),
     "host work": _stack(
-        host_kernel_s=_LITTLE, routing_s=_LITTLE, microbatch_s=_LITTLE, step_s=_LITTLE, jitter_s=_LITTLE
+        host_kernel_s=_LITTLE,
+        sync_rank_s=_LITTLE,
+        routing_s=_LITTLE,
+        microbatch_s=_LITTLE,
+        step_s=_LITTLE,
+        jitter_s=_LITTLE,
     ),
     "scale-up traffic": _tiers(inner=True),
     "scale-out traffic": _tiers(inner=False),
-    "starts of collectives": _stack(collective_s=_LITTLE),
+    "starts of collectives": _stack(collective_s=_LITTLE, ring_step_s=_LITTLE),
     "congestion": _stack(congestion=_LITTLE),
     "contention": _stack(contention=_LITTLE),
 }

@@ -21,7 +21,7 @@ IDEAL = {
     "network_ceiling": 1.0, "all_gather": "nested",
     "kernel_s": 0.0, "step_s": 0.0, "collective_s": 0.0, "all_reduce_tree": 0.0, "chunk_fill": 0.0, "contention": 0.0,
     "hide_tensor": 1.0, "host_kernel_s": 0.0, "microbatch_s": 0.0, "jitter_s": 0.0, "update_passes": 1.0,
-    "scale_up_ceiling": 1.0, "scale_out_ceiling": 1.0, "congestion": 0.0,
+    "scale_up_ceiling": 1.0, "scale_out_ceiling": 1.0, "congestion": 0.0, "sync_rank_s": 0.0, "ring_step_s": 0.0,
 }  # fmt: skip
 """A stack on which everything reaches its data sheet."""
 PLAN = Plan(

@@ -112,6 +112,8 @@ def per_cent(share: float | None) -> str:
     """A cell of the table: two digits, or a dash where there is no answer or no bound."""
     if share is None:
         return "-"
+    if 1e-7 < share < 1e-5:
+        return "<.001"
     return f"{100 * share:.2g}" if 1e-7 < share < 0.1 else f"{100 * share:.0f}"
 
 

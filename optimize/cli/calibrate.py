@@ -24,6 +24,7 @@ from costmodel.measured import (
     read_cases,
     read_microbenchmarks,
     settle,
+    timed_by_rate,
 )
 from costmodel.specs import (
     CollectiveRow,
@@ -97,7 +98,7 @@ def _runs(path: str, base: Cluster | None) -> Answer:
         raise SpecError(
             f"rows ({plain(path)}): no row can be modelled; {unreadable[0] if unreadable else 'the table has none'}"
         )
-    settled = settle(cases)
+    settled = [timed_by_rate(case) for case in settle(cases)]
     try:
         found = calibrate(settled)
     except ValueError as error:

@@ -26,6 +26,7 @@ from costmodel.measured import (
     posterior,
     read_cases,
     settle,
+    timed_by_rate,
 )
 from costmodel.specs import Check, as_table, expecting
 from optimize.status import Status
@@ -112,7 +113,7 @@ def _predictions(
     if not readable:
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
     constant = posterior.with_constants([row for _, row in readable], fitted)
-    settled = settle([with_stack(row, stack or {}) for row in constant])
+    settled = [timed_by_rate(row) for row in settle([with_stack(row, stack or {}) for row in constant])]
     times_s = readings_s(settled)
     elsewhere = _in_other_software(settled, stack or {}, fitted)
     spread = np.hypot(posterior.log_sd(settled, fitted), open_log_sd(settled, times_s, elsewhere))

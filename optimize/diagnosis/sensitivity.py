@@ -47,9 +47,11 @@ _STACK_COSTS = {
 _STACK_OVERHEADS = [
     ("kernel_s", "kernel launch time", False),
     ("collective_s", "collective start-up time", False),
+    ("ring_step_s", "network start-up time of a ring's step", False),
     ("step_s", "processor time per step", False),
     ("microbatch_s", "processor time per microbatch", False),
     ("host_kernel_s", "processor time to issue a kernel", False),
+    ("sync_rank_s", "processor time per rank of a tensor collective", False),
     ("routing_s", "processor time per pass over experts", False),
     ("jitter_s", "wait for the slowest rank", False),
 ]

@@ -63,7 +63,7 @@ def dual_bound(
     money, (low, _) = problem.money if money is None else money, ends
     priced = money.priced and bool(np.any(at.share))
     possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
-    best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
+    best, where = _without_limits(at, ends)
     have = have._replace(usd=np.where(possible, have.usd, 1.0), watt=np.where(possible, have.watt, 1.0))
     limited = np.ones_like(possible)
     if priced:
@@ -75,6 +75,12 @@ def dual_bound(
         place = np.flatnonzero(limited)[better]
         best[place], where[place] = value[better], y[better]
     return np.where(possible, at.log_value + best, np.inf), where
+
+
+def _without_limits(at: Tangents, ends: _Ends) -> tuple[np.ndarray, np.ndarray]:
+    """The least of the tangents in the box, less their values, and where: the bound where the limits leave enough."""
+    where = np.where(at.slopes < 0, ends[1], ends[0])
+    return (at.slopes * (where - at.y)).sum(-1), where
 
 
 def _limited_rounds(

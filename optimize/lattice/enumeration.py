@@ -56,9 +56,8 @@ def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Any]) -> La
         if keys[-1] not in made:
             made[keys[-1]] = make(asked, functools.partial(kept, asked), rows, fixed)
         axes.append(made[keys[-1]])
-    places = np.flatnonzero(kept_rows)
-    sizes = _sizes([axis.at(places) for axis in axes])
-    places, sizes = places[sizes > 0], sizes[sizes > 0]
+    sizes = np.where(kept_rows, _sizes(axes), 0)
+    places = np.flatnonzero(sizes)
     some = places.tobytes()
     if some not in made:
         made[some] = dataclasses.replace(whole, axes=()).with_rows(places)
@@ -66,7 +65,8 @@ def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Any]) -> La
         if (key, some) not in made:
             made[key, some] = axes[place].at(places)
         axes[place] = made[key, some]
-    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=np.cumsum(sizes)))
+    ends = np.cumsum(sizes[places])
+    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=ends))
 
 
 _AXES: tuple[tuple[Callable[..., Axis], tuple[str, ...]], ...] = (

@@ -38,8 +38,10 @@ def test_errors_of_known_predictions():
 def test_ranks_of_a_known_sweep():
     """Five layouts, one pair in the wrong order: tau is (9 - 1) / 10; the one predicted fastest takes twice as long."""
     measured, predicted = (1.0, 2.0, 3.0, 4.0, 5.0), (2.0, 1.0, 3.0, 4.0, 5.0)
-    found = score([Scored(_row(), m, p) for m, p in zip(measured, predicted, strict=True)])["rank"]["one"]
+    times = list(zip(measured, predicted, strict=True))
+    found = score([Scored(_row(tp=str(i)), m, p) for i, (m, p) in enumerate(times)])["rank"]["one"]
     assert found == {"sweeps": 1, "tau": pytest.approx(0.8), "regret": pytest.approx(1.0)}
+    assert score([Scored(_row(), m, p) for m, p in times])["rank"] == {}  # five runs of one layout are no sweep
 
 
 def test_small_sources_are_one_group_and_nanotron_stands_apart():

@@ -247,3 +247,8 @@ def test_a_quick_run_reports_and_is_taken_up_again(tmp_path):
     assert all(target["met"] for target in result["results"]["targets"])
     for name in ("search_quality.png", "search_quality.svg", "runs.csv"):
         assert (tmp_path / "results/search_quality" / name).stat().st_size > 100
+
+
+def test_cells_are_short():
+    shown = [summary.per_cent(share) for share in (None, 0.0, 1e-8, 2e-7, 5.6e-3, 0.43)]
+    assert shown == ["-", "0", "0", "<.001", "0.56", "43"]

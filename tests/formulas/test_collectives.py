@@ -16,7 +16,7 @@ from costmodel.formulas.placement import ranks_by_tier
 from costmodel.formulas.traffic import laws
 from costmodel.inputs.hardware import Tier
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.stack import Stack
+from costmodel.inputs.stack import Habits, Stack
 from tests.oracles import ring
 from tests.support import NIGHTLY
 from tests.support.builders import cluster, small_decoder
@@ -98,6 +98,9 @@ def test_one_ring_through_all_ranks_against_enumerated_ones(group, stride):
     played_bytes, hops = ring.flat_ring(members, SIZES, 1.0)
     np.testing.assert_allclose(found.by_tier, played_bytes, atol=1e-15)
     np.testing.assert_allclose(found.latency_s, sum(10.0**-i * n for i, n in enumerate(hops)), rtol=1e-12)
+    leaves = len({member // 8 for member in members}) > 1  # then each step waits for one over the network
+    stepped = law("all_gather", ranks, tiers, dataclasses.replace(RING, ring_step_s=3.0))
+    np.testing.assert_allclose(stepped.latency_s, found.latency_s + 3.0 * sum(hops) * leaves, rtol=1e-12)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 64])
@@ -125,6 +128,18 @@ def test_golden_runs_of_the_cluster_design_papers_simulator(megabytes, ranks, pu
     tiers = [tier(16, 150 * 2**30, 1e-9), tier(1024, 12.5 * 2**30, 1e-9)]
     seconds = collectives.time_s(law("all_reduce", ranks, tiers), megabytes * 2**20, SEM)
     np.testing.assert_allclose(seconds * 1e6, published_us, rtol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "data", "waits"), [(4, 4, 1, 1), (2, 4, 2, 1), (4, 2, 1, 0), (1, 8, 2, 0), (4, 1, 4, 0)]
+)
+def test_the_host_waits_for_tensor_ranks_in_pipelines_over_several_domains_alone(tensor, pipeline, data, waits):
+    """Domains of 8. Each edge of a tensor-parallel region waits for all its ranks."""
+    plan = Plan(data=data, tensor=tensor, pipeline=pipeline)
+    machine = cluster(tensor * pipeline * data, stack=Stack(sync_rank_s=1e-4, habits=Habits(waits_for_ranks=1.0)))
+    workload, machine, point = prepare(small_decoder(layers=8, batch=16), machine, plan)
+    found = laws(counts(workload, point, SEM), point, machine, machine.stack, SEM)
+    np.testing.assert_allclose(found.sync_wait_s, waits * tensor * 1e-4, rtol=1e-12)
 
 
 @pytest.mark.parametrize("parallel", [False, True])

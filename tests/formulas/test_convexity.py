@@ -24,7 +24,9 @@ NUMPY = Exact(np)
 TOLERANCE = 1e-9
 CHORDS = often(20_000, 100_000)  # of 4,000 chords of each mutant below, 9 or more bend the wrong way, with five seeds
 RATES = (*PEAKS, "hbm_bytes_per_s", "second_memory_bytes_per_s", "host_bytes_per_s", "bandwidth_bytes_per_s")
-LATENCIES = ("latency_s", "kernel_s", "host_kernel_s", "microbatch_s", "jitter_s", "collective_s")
+LATENCIES = (
+    "latency_s", "kernel_s", "host_kernel_s", "microbatch_s", "jitter_s", "collective_s", "ring_step_s"
+)  # fmt: skip
 
 
 def scaled(cluster: Cluster, scale: Callable[[str], Array]) -> Cluster:

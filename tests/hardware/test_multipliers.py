@@ -70,3 +70,13 @@ def test_few_rounds_are_near_the_best_hardware(limited):
     assert np.all(bound <= met + 1e-9)
     assert np.median(met - bound) < 1e-4
     assert np.mean(met - bound < 0.01) > 0.95
+
+
+def test_limits_that_leave_enough_for_all_hardware_have_no_price():
+    problem, have, at, _ = drawn("usd and watt", 7)
+    (_, high), plenty = problem.ends, np.full(PLANS, 1.01)
+    bound, y = dual_bound(
+        problem, have._replace(usd=plenty * problem.money.usd(high), watt=plenty * problem.money.watt(high)), at
+    )
+    np.testing.assert_allclose(bound, (at.slopes * (high - at.y)).sum(-1), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(y[at.slopes < 0], np.broadcast_to(high, y.shape)[at.slopes < 0])

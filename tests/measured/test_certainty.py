@@ -11,9 +11,10 @@ import costmodel
 from costmodel.evaluators import evaluate, memory_by_stage, prepare
 from costmodel.exact import Exact
 from costmodel.formulas import cost, parts, peak
-from costmodel.inputs import Plan, Stack
+from costmodel.inputs import SOFTWARE, Plan, Stack
 from costmodel.measured import evaluated, fits_probability, logged_bytes, memory_errors, memory_scatter, with_margin
 from costmodel.measured.fit import shipped
+from costmodel.measured.memory_scatter import errors_elsewhere
 from optimize.diagnosis import explain, validate
 from optimize.lattice import lattice
 from optimize.plans import find_in_lattice
@@ -94,24 +95,52 @@ def test_the_best_plan_is_the_best_of_those_that_fit_as_surely(tight, margin):
     assert answer.plans[0].peak_bytes <= where.accelerator.hbm_bytes * math.exp(-LOG_SD * (1.28 if margin > 0.5 else 0))
 
 
-def test_how_far_memory_is_off_is_learnt_by_software():
-    """Rows of two sources whose memory is a tenth and two tenths of a logarithm above the prediction: medians over
-    that of a normal distribution, each drawn by two sources towards the geometric mean of both, with Student's t."""
-    sizes = [str(n) for n in range(1, 9)]
-    rows = [read(micro_batch=n, global_batch_sequences="512", source=s) for s in ("Megatron-LM", "NeMo") for n in sizes]
+def _above(*logs: float):
+    """Rows of two classes of software whose memory is so much above the prediction, in logarithms."""
+    usual = {"global_batch_sequences": "512", "hardware": "H100-80GB-SXM", "precision": "bf16"}
+    named = [usual | {"source": source} for source in ("Megatron-Core table", "nanotron")]
+    rows = [read(**each, micro_batch=str(n)) for each in named for n in range(1, 9)]
     predicted = logged_bytes(rows, evaluated(rows))
-    above = np.repeat([0.1, 0.2], len(sizes))
-    known = [
-        dataclasses.replace(row, measured_mem_bytes=float(size_bytes), stack=row.source)
-        for row, size_bytes in zip(rows, predicted * np.exp(above), strict=True)
-    ]
-    np.testing.assert_allclose(memory_errors(known)[1], above, rtol=1e-12)
-    own, whole = np.log(above[[0, -1]] / 0.6745), np.mean(np.log(np.array([0.1, 0.2]) / 0.6745))
+    above = np.repeat(logs, len(rows) // 2)
+    return (
+        rows,
+        above,
+        [
+            dataclasses.replace(row, measured_mem_bytes=float(size_bytes))
+            for row, size_bytes in zip(rows, predicted * np.exp(above), strict=True)
+        ],
+    )
+
+
+def test_how_far_memory_is_off_is_learnt_by_software():
+    """Errors of .15 and .25, and what other software would leave: medians over that of a normal
+    distribution, of each source their mean logarithm, drawn by two sources towards that of both, with Student's t."""
+    rows, above, known = _above(0.15, 0.25)
+    found, errors = memory_errors(known)
+    np.testing.assert_allclose(errors, above, rtol=1e-12)
+    elsewhere = np.abs(errors_elsewhere(found, errors)).reshape(2, -1)
+    own = np.mean(np.log(np.stack([[0.15, 0.25], np.median(elsewhere, axis=1)]) / 0.6745), axis=0)
+    whole = np.mean(own)
     tails = {sources: t.ppf(0.9, 4 + sources) / norm.ppf(0.9) for sources in (0, 1)}
     drawn = np.exp((own + 2 * whole) / 3) * tails[1]
-    expected = dict(zip(("Megatron-LM", "NeMo"), drawn, strict=True)) | {"": np.exp(whole) * tails[0]}
+    expected = dict(zip(("megatron-core", "nanotron"), drawn, strict=True)) | {"": np.exp(whole) * tails[0]}
     assert memory_scatter(known) == pytest.approx(expected, rel=1e-9)
     assert memory_scatter(rows) == {}
+
+
+def test_software_that_nobody_knows_is_the_mean_over_the_other_classes():
+    """Of one row of nanotron's the classes are read by name, but with nanotron's plan and constants."""
+    _, _, known = _above(0.1, 0.2)
+    row = known[-1]
+    logs = []
+    for name in ("megatron-core", "fsdp", "deepspeed"):
+        stack = dataclasses.replace(row.cluster.stack, habits=SOFTWARE[name], **dict(SOFTWARE[name].memory))
+        other = dataclasses.replace(row, cluster=dataclasses.replace(row.cluster, stack=stack))
+        logs.append(np.log(row.measured_mem_bytes / logged_bytes([other], evaluated([other]))[0]))
+    assert np.ptp(logs) > 0.1
+    assert errors_elsewhere([row], np.array([0.2]))[0] == pytest.approx(np.mean(logs), rel=1e-9)
+    compiled = dataclasses.replace(row, stack="xla")
+    assert errors_elsewhere([compiled], np.array([0.3]))[0] == 0.3
 
 
 def test_named_clusters_have_what_was_learnt():

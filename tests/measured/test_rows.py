@@ -132,13 +132,45 @@ def test_what_a_row_tells_of_an_open_layout_stays():
 
 
 def test_the_median_layout_of_three():
-    likely = np.array([1.0, 1.01, 1.02])
-    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 4.0) == 1
-    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 1.5) == 2  # alone fits
-    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 0.5) == 2  # nothing fits: least memory
-    assert _median_layout(np.array([1.0, np.nan, np.inf]), np.array([3.0, 2.0, 1.0]), 4.0) == 0
-    assert _median_layout(np.full(3, np.nan), np.full(3, np.inf), 4.0) == 0  # sizes that no model has
-    assert _median_layout(np.array([1.0, 9.0, 9.0]), np.array([3.0, 2.0, 1.0]), 4.0) == 0  # nobody runs the others
+    likely, every = np.array([1.0, 1.01, 1.02]), np.ones(3, bool)
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 4.0, every) == 1
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 1.5, every) == 2  # alone fits
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 0.5, every) == 2  # nothing fits: least memory
+    assert _median_layout(np.array([1.0, np.nan, np.inf]), np.array([3.0, 2.0, 1.0]), 4.0, every) == 0
+    assert _median_layout(np.full(3, np.nan), np.full(3, np.inf), 4.0, every) == 0  # sizes that no model has
+    assert (
+        _median_layout(np.array([1.0, 9.0, 9.0]), np.array([3.0, 2.0, 1.0]), 4.0, every) == 0
+    )  # nobody runs the others
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 4.0, np.array([True, False, False])) == 0
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 2.5, np.array([True, False, False])) == 1  # no usual fits
+
+
+def test_as_many_data_ranks_as_accelerators_are_a_layout():
+    row = BARE | {"source": "ColossalAI", "zero_stage_or_fsdp": "zero2 (dp64)"}
+    assert "layout" not in read(**row).open
+    assert read(**row).plan.data == 64
+    assert "layout" in read(**row | {"zero_stage_or_fsdp": "zero2 (dp8)"}).open
+
+
+def test_a_batch_of_each_rank_grows_with_the_ranks_of_an_open_layout():
+    """K: batches `per DP` of ColossalAI's and DeepSpeed's loops; the number is no degree."""
+    told = BARE | {"source": "DeepSpeed", "zero_stage_or_fsdp": "ZeRO-2", "global_batch_sequences": ""}
+    row = read(**told, notes="batch size per DP 36")
+    assert (row.facts["local_batch"], row.workload.batch) == (36.0, 36 * 64)
+    assert "data" not in row.facts
+    for layout in _layouts(row):
+        plan = layout.plan
+        assert layout.workload.batch == 36 * plan.data
+        assert plan.data * plan.tensor * plan.pipeline == 64
+        assert plan.pipeline > 1 or plan.microbatch == 36
+    assert {layout.plan.microbatch for layout in _layouts(row) if layout.plan.pipeline > 1} == {1, 2, 4, 8}
+
+
+def test_deepspeed_divides_layers_where_nothing_else_fits():
+    row = BARE | {"source": "DeepSpeed", "zero_stage_or_fsdp": "ZeRO-2", "recompute": "full", "precision": "bf16"}
+    (small,) = settle([read(**row, layers="8", hidden="2048", heads="16", kv_heads="16", ffn_hidden="8192")])
+    (large,) = settle([read(**row, layers="96", hidden="12288", heads="96", kv_heads="96", ffn_hidden="49152")])
+    assert small.plan.tensor * small.plan.pipeline == 1 < large.plan.tensor * large.plan.pipeline
 
 
 # batches

@@ -126,9 +126,45 @@ def test_gradients_in_32_bits_are_read_in_any_words(words):
     assert read(**core, notes=words).plan.gradient_dtype == "fp32"
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("Megatron-LM", "fp32"), ("Primus", "fp32"), ("MindSpeed-LLM", "fp32"), ("Megatron-LM, bf16 gradients", "bf16"),
+        ("Megatron-Bridge", "bf16"), ("NeMo on Megatron", "bf16"), ("Megatron-Core", "bf16"), ("somebody's", "bf16"),
+    ],
+)  # fmt: skip
+def test_gradients_are_as_wide_as_what_started_the_run_has_them(name, kept):
+    """Megatron-LM's `arguments.py` sums those of bf16 in 32 bits unless told otherwise; NeMo's recipes do tell."""
+    row = read(source="a table", notes=f"run with {name}", hardware="H100-80GB-SXM", precision="bf16")
+    assert (row.stack, row.plan.gradient_dtype) == ("megatron-core", kept)
+
+
 @pytest.mark.parametrize("words", CHUNKED)
 def test_chunked_losses_are_read_in_any_words(words):
     assert (read().plan.loss, read(notes=words).plan.loss) == ("usual", "chunked")
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "passes"),
+    [
+        ("Megatron-LM table", "", 26),
+        ("Megatron-LM table", "fused cross entropy", 26),
+        ("Megatron-LM table", "Transformer Engine cross entropy", 5),
+        ("Megatron-Bridge recipes", "", 5),
+        ("torchtitan table", "", 24),
+        ("torchtitan table", "torch.compile", 24),
+        ("torchtitan table", "compiled loss", 5),
+        ("llm-foundry table", "", 5),
+        ("HF Trainer with DeepSpeed", "", 24),
+        ("HF Trainer with DeepSpeed", "Liger kernels", 3),
+        ("nanotron table", "", 26),
+        ("MaxText table", "", 5),
+    ],
+)
+def test_passes_of_the_loss_are_those_of_the_software(source, notes, passes):
+    found = read(source=source, notes=notes, hardware="H100-80GB-SXM", tp="1", pp="1", dp="64")
+    row = found.cluster.stack.habits.loss_row(found.plan.loss)
+    assert row.touches_forward + row.touches_backward == passes
 
 
 @pytest.mark.parametrize("words", PURE)
@@ -146,12 +182,17 @@ def test_training_without_masters_is_read_in_any_words(words):
         ("Mem = nvidia-smi max on first and last nodes", "device_bytes"),
         ("hip mem usage 145.4 GB of the last rank", "device_bytes"),
         ("trained with ColossalAI", "allocated_bytes"),
+        ("memory as pynvml sees it", "device_bytes"),
+        ("used memory by mem_get_info", "device_bytes"),
+        ("npu-smi memory", "device_bytes"),
+        ("peak active memory", "allocated_bytes"),
+        ("80 of 235B parameters are active", "tensor_bytes"),
         ("", "tensor_bytes"),
     ],
 )
 def test_which_memory_a_row_prints(words, meant):
     """nvidia-smi shows more than the allocator has reserved, and that is more than its tensors."""
-    found = [read(notes=words)]
+    found = [read(notes=words, pp="1", dp="8")]
     figures = evaluated(found)
     assert logged_bytes(found, figures)[0] == getattr(figures, meant)[0]
     assert figures.allocated_bytes[0] < figures.tensor_bytes[0] < figures.device_bytes[0]

@@ -141,7 +141,7 @@ def test_models_by_other_names(model, parameters_b):
     assert parameters(found.workload) == pytest.approx(1e9 * parameters_b, rel=0.01)
 
 
-@pytest.mark.parametrize("model", ["Switch-XXL 395B", "GLaM 1.2T", "ERNIE-4.5-300B-A47B", "Own MoE 40B", "Arctic 480B"])
+@pytest.mark.parametrize("model", ["Switch-XXL 395B", "GLaM 1.2T", "ERNIE-4.5-424B-A47B", "Own MoE 40B", "Arctic 480B"])
 def test_no_size_tells_the_shape_of_experts(model):
     """An unknown mixture of experts without its dimensions is no dense model of as many parameters."""
     sizes = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "params_B")

@@ -7,7 +7,7 @@ import pytest
 from costmodel.inputs import layers
 from tests.measured.test_free_prose import OPEN
 from tests.support.paraphrases import sentences
-from tests.support.row_by_hand import read
+from tests.support.row_by_hand import read, refused
 
 SAID = {
     ("data_shard", 16): (
@@ -17,6 +17,8 @@ SAID = {
         "sharded data parallel degree 16",
         "HSDP {shards over 16|with shards across 16 ranks}",
         "mesh: data=4, fsdp=16",
+        "full shard with 16-card hybrid",
+        "model states are partitioned over 16 GPUs and replicated 4x",
     ),
     ("data_shard", 8): (
         "{parameters|weights} {are |}sharded within {the|a|each} node",
@@ -35,8 +37,11 @@ SAID = {
     ),
     ("zero_stage", 1): ("{Adam|AdamW} with {sharded|partitioned} state", "stage-1 sharding")
     + ("{TP8 with ZeRO|DP + ZeRO|Megatron-LM, ZeRO optimizer|3D parallelism and ZeRO}",),
-    ("zero_stage", 0): ("DDP. FSDP {gave|reached|had} {about |}the same speed.", "DeepSpeed, {ZeRO-2 off|no ZeRO}"),
+    ("zero_stage", 0): ("DDP. ZeRO-1 {brought|gained} {nothing|no speedup}.",)
+    + ("FSDP-free: weights replicated on every rank",)
+    + ("DDP. FSDP {gave|reached|had} {about |}the same speed.", "DeepSpeed, {ZeRO-2 off|no ZeRO}"),
     ("recompute", "selective"): (
+        "Megatron TP 2; selective; {step derived|compiled}",
         "{recompute|activation checkpointing} {only |}{of|on} {the |}{layernorm|SwiGLU|MLA up-projections}",
         "recompute of the MoE activation function",
         "{selected|some|part of the} {ops|operators|modules} {recomputed|checkpointed}",
@@ -48,6 +53,8 @@ SAID = {
         "{checkpointing|ckpt} of {the |}activations",
         "{recompute|ckpt|remat of} {all|the|decoder} layers",
         "full ckpting",
+        "{layer checkpointing|checkpointing per stage}",
+        "{gradient checkpointing and flash attention|grads ckpted|ckpt_num_layers 1}",
     ),
     ("recompute", "none"): ("{activation_checkpointing_type|recompute_granularity}: {disabled|none}",),
     ("optimizer", "adam_8bit"): ("adamw_bnb_8bit", "{paged|Paged} AdamW {8 bit|8bit}", "paged_adamw_8bit"),
@@ -61,14 +68,20 @@ SAID = {
     ("offload_weights", 1.0): ("{parameters|params, gradients and optimizer states} on {NVMe|SSD}",)
     + ("weights {kept|parked} in {CPU|host} memory", "parameters and optimizer in {CPU|NVMe}"),
     ("offload_optimizer", 1.0): ("Adam on {the |}{CPU|host}", "optimizer states {in|on} {NVMe|host memory}")
-    + ("DeepSpeed ZeRO-3 Offload",),
-    ("tensor", 2): ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
+    + ("DeepSpeed ZeRO-3 Offload", "ZeRO-3 {plus|with} {offload|offloading}")
+    + ("optimizer states and {activation checkpoints|weights} to {CPU|DRAM}",),
+    ("state_dtype", "bf16"): ("full AdamW in {bf16|BF16} states",),
+    ("offload_optimizer", 0.6): ("optimizer offload {with|at} {|a }{fraction|ratio|share} {of |}0.6",),
+    ("tensor", 2): ("optimizer states sharded, {sharded |}TP 2", "tensor 2, sequence 4")
+    + ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
     + ("tensor 2, {context 1, |}pipeline 1", "mesh fsdp=-1, model=2", "(data 32 x model 2)"),
-    ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend"),
+    ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend", "TE {with|via|w/} CK"),
+    ("gradient_dtype", "bf16"): ("Megatron-LM, DP gradients {compressed|cast} to {bf16|BF16}",),
     ("gradient_dtype", "fp32"): ("ZeRO-1, bf16 optimizer with {fp32|FP32} accumulation",),
     ("context", 4): ("Ulysses {sequence parallel |}size 4", "d_sp = 4, d_dp = 16")
     + ("{head-parallel|head parallel degree} 2, context-parallel 2",),
     ("data", 8): ("{8 GPUs|8 chips} per {replica|model copy}", "(D,T,P) = (8,4,2)", "8 DP, 4 TP, 2 PP")
+    + ("layout t4 p2 d8",)
     + ("tensor-, pipeline- and data-parallel {sizes|degrees} 4, 2 and 8", "2D mesh (fsdp, model) = (8, 8)"),
     ("pipeline", 4): ("12 layers per stage", "DP 4, TP 4")
     + ("4-way {zero-bubble|interleaved|} pipeline parallelism", "4 stages; 1F1B", "p=4, d=16"),
@@ -134,9 +147,19 @@ def test_layers_of_a_stage_that_are_recomputed_divide_nothing():
     assert read(**OPEN | {"notes": "recompute of 12 layers per stage; PP 2"}).plan.pipeline == 2
 
 
-def test_generating_text_is_no_training():
-    with pytest.raises(AssertionError, match="nothing is trained"):
-        read(**OPEN | {"notes": "text generation throughput"})
+@pytest.mark.parametrize(
+    ("notes", "why"),
+    [
+        ("text generation throughput", "nothing is trained"),
+        ("{TAID |}distillation {with a|from a larger} teacher", "second model"),
+        ("{linear|lightning} attention in 7 of 8 layers", "no attention"),
+        ("prompt tuning of {the |}{7B |}model", "adapters"),
+        ("short convolutions and a few attention layers", "no attention"),
+    ],
+)
+def test_refused(notes, why):
+    for said in sentences(notes):
+        assert why in refused(**OPEN | {"notes": said})
 
 
 OF_OTHERS = (
@@ -174,3 +197,41 @@ def test_nanotrons_all_reduce_mode_divides_no_sequences():
 def test_what_zero_plus_plus_saves_is_said_not_to_be_counted(notes):
     assert any("ZeRO++" in note for note in read(**OPEN | {"notes": notes}).assumed)
     assert not any("ZeRO++" in note for note in read(**OPEN | {"notes": "ZeRO-3 without qwZ or hpZ"}).assumed)
+
+
+@pytest.mark.parametrize(
+    "notes", sentences("prompt tuning of {NCCL|the network|NCCL's environment} by the {vendor|provider}")
+)
+def test_prompt_tuning_of_a_network_is_no_training(notes):
+    assert read(**OPEN | {"notes": notes}).plan == read(**OPEN | {"notes": "compiled"}).plan
+
+
+def test_notes_deny_what_a_sources_name_says():
+    row = OPEN | {"source": "Liger's benchmarks", "notes": "FSDP baseline without Liger"}
+    assert read(**row).plan.loss == "usual"
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        "weights are {sharded|split} by {TP|tensor parallelism}",
+        "expert weights {split|partitioned} by EP",
+        "{trained|pretraining} {with|in} 2 stages",
+        "weights kept in bf16 after the update",
+        "SDP flash kernel",
+        "FSDP 2",
+        "on the Lion cluster",
+        "{checkpoints are sent to|weights saved on} S3",
+        "selective data loading",
+        "pipeline of 4 data loaders",
+    ],
+)
+def test_what_says_nothing_of_the_plan(notes):
+    row = OPEN | {"zero_stage_or_fsdp": "FSDP2", "tp": "1", "pp": "1", "flash_attention": "2"}
+    plain = read(**row | {"notes": "compiled"}).plan
+    for said in sentences(notes):
+        assert read(**row | {"notes": f"compiled; {said}"}).plan == plain, said
+    open_plan = read(**OPEN | {"notes": "Megatron-LM"}).plan
+    for said in sentences(notes):
+        if "FSDP" not in said.upper() and "SDP" not in said.upper():
+            assert read(**OPEN | {"notes": f"Megatron-LM; {said}"}).plan == open_plan, said

@@ -29,6 +29,8 @@ from tests.support.commands import answer, ask
 
 PLAN = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "16", "--batch", "64", "--any")
 QUICK = (*PLAN, "--fix", "schedule=one_f_one_b,recompute=none")
+ROOMY = (*QUICK, "--margin", "0.8")
+"""Where memory does not decide between plans that are equally fast."""
 
 
 def test_json_keys(capsys):
@@ -38,7 +40,7 @@ def test_json_keys(capsys):
     assert all({"plan", "step_s", "mfu", "peak_bytes"} <= plan.keys() for plan in told["plans"])
     assert (told["schema"], told["status"], told["gap"]) == (1, "ok", 0)
     assert told["plan"] == told["plans"][0]["plan"]
-    assert told["lower_bound_s"] == told["step_s"]
+    assert told["lower_bound_s"] == pytest.approx(told["step_s"], rel=1e-14)
     assert len(told["plans"]) == 10
     seconds = [plan["step_s"] for plan in told["plans"]]
     assert seconds == sorted(seconds)
@@ -90,7 +92,7 @@ def test_fixed_fields_are_checked_in_python_too(fixed, said):
 
 
 def test_the_table(capsys):
-    status, out, err = ask(capsys, *QUICK, "--top", "3")
+    status, out, err = ask(capsys, *ROOMY, "--top", "3")
     assert (status, err) == (0, "")
     for words in ("step", "MFU", "gap", "its time: ", "best plan: ", "all were evaluated", "wins with", "fixed"):
         assert words in out
@@ -114,7 +116,7 @@ def test_out_writes_tables_and_figures(capsys, tmp_path):
 
 def test_every_objective(capsys):
     """At one number of accelerators and one size of domains they agree on the plan; their values are consistent."""
-    plain = answer(capsys, *QUICK)
+    plain = answer(capsys, *ROOMY)
     tokens = 64 * 8192
     for name, options in {
         "time_s": ("--tokens", "1e12"),
@@ -124,7 +126,7 @@ def test_every_objective(capsys):
         "tokens_per_usd": (),
         "tokens_per_j": (),
     }.items():
-        told = answer(capsys, *QUICK, "--objective", name, *options)
+        told = answer(capsys, *ROOMY, "--objective", name, *options)
         assert told["plan"] == plain["plan"]
         assert told["gap"] == 0
         if name == "time_s":
@@ -134,7 +136,7 @@ def test_every_objective(capsys):
             slower = elapsed(prices.base, 16.0, state_bytes)
             assert told["value"] == pytest.approx(plain["step_s"] * 1e12 / tokens * slower)
         if name == "tokens_per_usd":
-            assert told["value"] * answer(capsys, *QUICK, "--objective", "cost_usd", "--tokens", "1e12")[
+            assert told["value"] * answer(capsys, *ROOMY, "--objective", "cost_usd", "--tokens", "1e12")[
                 "value"
             ] == pytest.approx(1e12)
 

@@ -62,7 +62,7 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
 _NETWORK_STACK = (
-    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "all_reduce_tree", "tree_hop",
+    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "ring_step_s", "all_reduce_tree", "tree_hop",
     "network_hop", "collective_ramp", "chunk_fill",
 )  # fmt: skip
 _WHERE = ("inner", "middle", "outer")

@@ -80,7 +80,8 @@ def reading(row: Row) -> Any:
 
 def _of_case(found: Case) -> Any:
     cluster = found.cluster
-    logged = tuple(found.facts.get(name) for name in ("device_memory", "allocated_memory", "fast_dispatcher"))
+    names = ("device_memory", "allocated_memory", "memory_of_all", "memory_of_last", "fast_dispatcher")
+    logged = tuple(found.facts.get(name) for name in names)
     own = (found.stack, found.plan, found.open, *logged)
     return own, found.workload, dataclasses.replace(cluster, prices=None), found.facts.get("host_optimizer")
 

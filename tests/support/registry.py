@@ -5,6 +5,7 @@ An entry `module.function` or `module.function:value` is one of these values wit
 over `REGISTRY`; `tests/formulas/test_form.py` checks that no public function of a formula module is missing.
 """
 
+# pyright: reportArgumentType=false
 import dataclasses
 import fnmatch
 
@@ -74,6 +75,7 @@ _LINK = {
         "calls",
         "*latency_s",
         "collective_s",
+        "ring_step_s",
         "collective_ramp",
         "chunk_fill",
         "*oversubscription",
@@ -117,6 +119,7 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
+        "*.sync_rank_s", "*.ring_step_s",
         "*.jitter_s", "*.update_passes", "*.cast_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop", "*.network_hop", "*_size0", "*.context_imbalance",
         "*.attention_backward_ratio",
@@ -183,7 +186,11 @@ _KERNEL_ENTRIES = {
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
 _PRICE = {"unit": "", "rises": (*SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
-_POWER = {"unit": "", "rises": (*SOLD, "*.amount", "*draw*", "facility_factor"), "falls": ("*.reference*",)}
+_POWER = {
+    "unit": "",
+    "rises": (*SOLD, "*.amount", "*draw*", "facility_factor"),
+    "falls": ("*.reference*",),
+}
 _CURVES_ENTRIES = {
     "curves.capital_usd": Entry("curves", **_PRICE | {"rises": (*_PRICE["rises"], "accelerators")}),
     "curves.chip_usd": Entry("curves", **_PRICE),

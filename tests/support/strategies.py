@@ -51,6 +51,7 @@ STACK: dict[str, Range] = {
     "hbm_ceiling": (0.3, 1.0),
     "kernel_s": (1e-7, 1e-4),
     "host_kernel_s": (1e-7, 1e-4),
+    "sync_rank_s": (1e-7, 1e-3),
     "routing_s": (1e-7, 1e-3),
     "microbatch_s": (1e-5, 1e-1),
     "step_s": (1e-4, 1e-1),
@@ -63,6 +64,7 @@ STACK: dict[str, Range] = {
     "scale_out_ceiling": (0.3, 1.0),
     "congestion": (1e-3, 0.3),
     "collective_s": (1e-7, 1e-3),
+    "ring_step_s": (1e-7, 1e-4),
     "all_reduce_tree": (1e-2, 1.0),
     "tree_hop": (1.0, 50.0),
     "network_hop": (1.0, 50.0),
@@ -112,7 +114,7 @@ def double() -> AbstractContextManager[None]:
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64
+    from jax.experimental import enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     return enable_x64()
 
@@ -144,9 +146,7 @@ def cluster_batch(rng: np.random.Generator, n: int, tiers: int = 2) -> Cluster:
     return dataclasses.replace(found, accelerator=second)
 
 
-def workload_batch(
-    rng: np.random.Generator, n: int, batch: Array, least_layers: Array = 1.0, **flags: bool
-) -> Workload:
+def workload_batch(rng: np.random.Generator, n: int, batch: Array, least_layers: Array = 1.0, **flags: Any) -> Workload:
     """Random decoders. `least_layers` by plan, so that no stage is without."""
     sizes = sizes_batch(rng, n, least_layers)
     return decoder(hidden=sizes["heads"] * sizes["head_size"], batch=batch, **sizes, **flags)

@@ -40,6 +40,7 @@ _ON_PROCESSORS = {
 # what is measured inside one compiled program, on all devices at once, is in the other constants already
 _INSIDE = {
     "host_kernel_s": 0.0, "microbatch_s": 0.0, "jitter_s": 0.0, "congestion": 0.0,
+    "sync_rank_s": 0.0, "ring_step_s": 0.0,
     "scale_up_ceiling": 1.0, "scale_out_ceiling": 1.0,
 }  # fmt: skip
 

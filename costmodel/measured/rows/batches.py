@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.formulas import allocated_bytes, device_bytes, parts
+from costmodel.formulas import StageMemory, allocated_bytes, device_bytes, parts, reserved_bytes
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, options
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
@@ -61,36 +61,59 @@ def _kind_of(case: Case) -> tuple[bool, bool]:
     return case.plan.offloads, bool(options.modules_of(case.plan.recompute))
 
 
+DEVICE, TENSORS, ALLOCATED = range(3)
+"""Bytes as the device's driver counts, with what the allocator keeps unused; of the framework's allocator, with what is
+lost between allocations, but not the context, not the communicators; of that, what tensors and workspaces hold."""
+FIRST, LAST, FULLEST = range(3)
+"""Stages of the pipeline of which a figure may be."""
+
+
 class Figures(NamedTuple):
     """Time and memory, one value of each for each case."""
 
     step_s: np.ndarray
     peak_bytes: np.ndarray  # that a plan needs
-    device_bytes: np.ndarray  # as the device's driver counts: with what the allocator keeps unused
-    tensor_bytes: np.ndarray
-    """Of the framework's allocator, with what is lost between allocations: not the context, not the communicators."""
-    allocated_bytes: np.ndarray  # of that, what tensors and workspaces hold
+    shown_bytes: np.ndarray  # by what is counted, by stage, and by case
+
+    @property
+    def device_bytes(self) -> np.ndarray:
+        """On the fullest stage, as the device's driver counts."""
+        return self.shown_bytes[DEVICE, FULLEST]
+
+    @property
+    def tensor_bytes(self) -> np.ndarray:
+        """Of the framework's allocator there."""
+        return self.shown_bytes[TENSORS, FULLEST]
+
+    @property
+    def allocated_bytes(self) -> np.ndarray:
+        """What of that tensors and workspaces hold."""
+        return self.shown_bytes[ALLOCATED, FULLEST]
 
 
 def evaluated(cases: Sequence[Case]) -> Figures:
     """Time and memory of each case, exactly, whether or not its plan keeps to all rules."""
-    figures = Figures(*(np.full(len(cases), np.nan) for _ in Figures._fields))
+    number = len(cases)
+    figures = Figures(np.full(number, np.nan), np.full(number, np.nan), np.full((3, 3, number), np.nan))
     with np.errstate(all="ignore"):
         for batch in stacked(cases):
             result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
             memory = result.memory
-            outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
-            stages, stack = (memory.first, memory.second, memory.last), batch.cluster.stack
-            shown, tensors = (
-                np.maximum.reduce([of(stage, stack, Exact(np)) for stage in stages])
-                for of in (device_bytes, allocated_bytes)
-            )
+            stages = (memory.first, memory.last, memory.second)
             figures.step_s[batch.indices] = result.step.step_s
             figures.peak_bytes[batch.indices] = memory.peak_bytes
-            figures.device_bytes[batch.indices] = shown
-            figures.tensor_bytes[batch.indices] = shown - outside_bytes
-            figures.allocated_bytes[batch.indices] = tensors
+            figures.shown_bytes[..., batch.indices] = shown_bytes(stages, batch.cluster.stack, len(batch.indices))
     return figures
+
+
+def shown_bytes(stages: Sequence[StageMemory], stack: Stack, number: int) -> np.ndarray:
+    """What `number` cases show: on the first of these stages, on the second as the last, on the fullest of all."""
+    exact = Exact(np)
+    found = np.empty((3, 3, number))
+    for what, of in ((DEVICE, device_bytes), (TENSORS, reserved_bytes), (ALLOCATED, allocated_bytes)):
+        own = [np.broadcast_to(of(stage, stack, exact), number) for stage in stages]
+        found[what] = own[0], own[1], np.maximum.reduce(own)
+    return found
 
 
 def point(case: Case) -> PlanPoint:

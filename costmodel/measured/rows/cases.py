@@ -9,14 +9,13 @@ from costmodel.inputs import (
     GATHERED_LOSS_BYTES,
     Cluster,
     Habits,
-    Kind,
-    Op,
     Workload,
     layers,
     model_flop,
 )
 from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
 from costmodel.measured.rows.dimensions import filled
+from costmodel.measured.rows.flop_rates import with_density
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
 from costmodel.measured.rows.headers import column_readings, translated
@@ -27,7 +26,6 @@ from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, stack_of
 from costmodel.measured.rows.printed import plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
 from costmodel.measured.rows.words import other_than_pretraining
-from costmodel.models import map_operators
 from costmodel.specs import plain as plain_name
 from costmodel.specs import read_rows
 
@@ -108,15 +106,7 @@ def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack:
     rate = lenient(row, "measured_tflops_per_gpu")
     if stack != "xla" or not rate:
         return None
-    return work.batch * model_flop(_without_masks(work)) / (1e12 * rate * hardware.cluster.accelerators)
-
-
-@functools.lru_cache(maxsize=256)
-def _without_masks(work: Workload) -> Workload:
-    def whole(op: Op) -> tuple[Op]:
-        return (dataclasses.replace(op, density=1.0) if op.kind == Kind.ATTENTION else op,)
-
-    return dataclasses.replace(work, blocks=map_operators(work.blocks, whole))
+    return work.batch * model_flop(with_density(work, 1.0)) / (1e12 * rate * hardware.cluster.accelerators)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -105,6 +105,9 @@ _OF_ACTIVATIONS = re.compile(
 )
 
 
+_FLASH = re.compile(r"\bflash[\s\-]?att\w*")  # beside it, not what is computed again
+
+
 @_remembered
 def _about_recompute(notes: str) -> str:
     """The notes without the checkpoints that are written to disk."""
@@ -112,7 +115,7 @@ def _about_recompute(notes: str) -> str:
     def is_file(clause: str) -> bool:
         return "checkpoint" in clause and bool(_SAVED.search(clause)) and not _OF_ACTIVATIONS.search(clause)
 
-    return "; ".join(clause for clause in clauses(notes) if not is_file(clause))
+    return "; ".join(_FLASH.sub("", clause) for clause in clauses(notes) if not is_file(clause))
 
 
 def _of(text: str, table: Table, denied: str | None = None) -> str | None:

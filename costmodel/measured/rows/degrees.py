@@ -28,8 +28,9 @@ def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | Non
 
 
 def is_printed(columns: Columns, facts: Mapping[str, float]) -> bool:
-    """Whether the row says how tensors or layers are divided."""
-    return any(columns.count(name) is not None or name in facts for name in ("tp", "pp", "tensor", "pipeline"))
+    """Whether the row says how tensors or layers are divided: also by as many data ranks as there are accelerators."""
+    told = any(columns.count(name) is not None or name in facts for name in ("tp", "pp", "tensor", "pipeline"))
+    return told or degree(columns, facts, "dp") == columns.needed("gpus")
 
 
 def _divides(columns: Columns, told: int, name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.job_sizes import told_sequence
 from costmodel.measured.rows.names import SIZES, known_dimensions, rough_sizes
-from costmodel.measured.rows.words import clauses, meanings, said
+from costmodel.measured.rows.words import clauses, kinds, meanings, said
 from costmodel.specs import show
 
 _GATED = re.compile(
@@ -93,11 +93,16 @@ def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str
         and _MIXTURE.search(columns.text("model").lower())
     ):
         return {}
-    if told and known and all(abs(math.log(told / size)) > math.log(_ANOTHER_SIZE) for size in rough_sizes(known)):
+    sides = 2.0 if said(columns.text("model"), kinds.TWO_STACKS) else 1.0
+    if told and known and all(_is_far(told / sides, size) for size in rough_sizes(known)):
         return {}
     if said(columns.text("notes"), _OTHER_TOKENS):
         known = {name: size for name, size in known.items() if name != "vocab"}
     return known
+
+
+def _is_far(told: float, size: float) -> bool:
+    return abs(math.log(told / size)) > math.log(_ANOTHER_SIZE)
 
 
 def _of_family(columns: Columns) -> Mapping[str, str]:

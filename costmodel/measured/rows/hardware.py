@@ -1,4 +1,4 @@
-"""The cluster of a row: its accelerator by name, and its fabric by the interconnect's note."""
+"""The cluster of a row, its accelerator by name and its fabric by the interconnect's note; the machine of a device."""
 
 import dataclasses
 import functools
@@ -71,7 +71,7 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
 
 def squeezed(hardware: str) -> str:
     """The name of an accelerator without blanks, dashes and makers; a comma parts what follows of its memory."""
-    name = re.sub(r"[\s\-,(]+(\d+\s*gi?b?\b)", r",\1", _MAKERS.sub("", hardware.lower()))
+    name = re.sub(r"[\s\-,(]+(\d+\s*g(?:i?b?|o)\b)", r",\1", _MAKERS.sub("", hardware.lower()))
     return re.sub(r"[\s\-]", "", name)
 
 
@@ -138,7 +138,7 @@ def _gigabytes(printed: str) -> float | None:
 
 
 _MEMORY = re.compile(
-    r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)"  # neither Gb nor a `GB200`
+    r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB|Go)(?!/s|ps|it|\d)"  # neither Gb nor a `GB200`
     r"|(?<![\dx])(?=(?:16|32|40|64|80|96|141|192)[Gg]\b)(\d+)"
 )
 _OF_GRACE = ("120", "240", "480")  # GB of the processor beside it
@@ -266,3 +266,29 @@ def _slices(note: str, sharding: str, accelerators: int, largest: int) -> tuple[
     if accelerators > largest and accelerators % largest == 0:
         return accelerators // largest, largest
     return 1, accelerators
+
+
+_RENAMED = (("v6 lite", "v6e"), ("TPU7x", "TPU v7x"))  # names that drivers give devices, as rows have them
+
+
+def known_cluster(device: str, accelerators: int, per_node: int) -> Cluster | None:
+    """So many accelerators of that name, with the tiers that they reach; None where no data sheet of them is here."""
+    for theirs, ours in _RENAMED:
+        device = device.replace(theirs, ours)
+    cells = {"hardware": device, "gpus": str(accelerators), "gpus_per_node": str(per_node)}
+    if other_accelerator(squeezed(device)) is not None:
+        return None  # its links are not known
+    try:
+        cluster = machine(Columns(cells)).cluster
+    except RowError:
+        return None
+    reached = next((i for i, tier in enumerate(cluster.tiers) if tier.usable_size >= accelerators), None)
+    if reached is None:
+        return None
+    return Cluster(
+        name=cluster.name,
+        accelerator=cluster.accelerator,
+        tiers=cluster.tiers[: reached + 1],
+        accelerators=float(accelerators),
+        stack=cluster.stack,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.degrees import degree, is_printed, printed_microbatch
+from costmodel.measured.rows.headers import tokens_told
 from costmodel.measured.rows.words import clauses
 
 OPEN_BATCH = "batch is not printed"
@@ -86,12 +87,9 @@ def _data_ranks(columns: Columns, facts: Mapping[str, float]) -> int:
 
 
 def _tokens(found: re.Match[str], sequence: int) -> float:
-    """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`, `524,288 tokens per step`. Thousands and
-    millions of sequences of a power of two are powers of two themselves: 4M tokens are 512 sequences of 8,192."""
+    """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`, `524,288 tokens per step`."""
     size, letter = next((found[i], found[i + 1]) for i in (1, 3, 5, 7) if found[i])
-    is_whole = (2.0 * float(size.replace(",", ""))).is_integer()  # 1.05M tokens are no power of two
-    base = 1024.0 if sequence & (sequence - 1) == 0 and is_whole else 1000.0
-    return float(size.replace(",", "")) * base ** {"k": 1, "m": 2}.get((letter or "")[:1], 0)
+    return tokens_told(size, letter or "", sequence)
 
 
 def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, float]:

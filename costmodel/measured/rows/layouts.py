@@ -5,10 +5,11 @@ from typing import Any
 
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
 from costmodel.measured.rows.choices import attention, dispatcher, of_update, precision, recompute, schedule
-from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.columns import Columns, RowError, software_words
 from costmodel.measured.rows.degrees import degrees_of, is_printed, printed_microbatch
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.sharding import own_zero, sharding
+from costmodel.measured.rows.words import meanings, named
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT, OPEN_PRECISION = "recompute", "microbatch", "layout", "precision"
 """Marks of what a row does not print (`Case.open`)."""
@@ -134,7 +135,7 @@ def _numbers(
     columns: Columns, facts: Mapping[str, float], software: str, machine: Machine, assumed: list[str]
 ) -> dict[str, Any]:
     """The formats of numbers, which of them are kept, and how attention and the loss are computed."""
-    usual = "bf16" if own_zero(columns, facts, software) else SOFTWARE[software].gradient_dtype
+    usual = "bf16" if own_zero(columns, facts, software) else _gradient_dtype(columns, software)
     is_narrow = bool(facts.get("pure_narrow")) and not facts.get("wide_masters")
     return {
         "precision": precision(columns, machine.family, machine.cluster.accelerator.types, assumed),
@@ -145,11 +146,19 @@ def _numbers(
     } | of_update(columns, "bf16" if is_narrow else usual, is_narrow)
 
 
+def _gradient_dtype(columns: Columns, software: str) -> str:
+    """That of what the row names: Megatron-LM and what starts it add gradients up in 32 bits on new hardware too (K:
+    `accumulate_allreduce_grads_in_fp32` in its `arguments.py`), recipes of NeMo and Megatron-Bridge in 16."""
+    name = named(software_words(columns.row), meanings.SOFTWARE_NAMES) if software == "megatron-core" else None
+    return SOFTWARE[str(name or software)].gradient_dtype
+
+
 def _loss(facts: Mapping[str, float], software: str) -> str:
-    """Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials)."""
+    """Chunked, in one kernel or as the software has it. Megatron's own fusion is as its class has it (`LOSSES`), but
+    where it calls Transformer Engine's. A compiled model has no compiled loss (K: torchtitan compiled blocks first)."""
     if facts.get("chunked_loss"):
         return "chunked"
-    return "fused" if facts.get("fused_loss") and not software.startswith("megatron") else "usual"
+    return "fused" if facts.get("engine_loss" if software.startswith("megatron") else "fused_loss") else "usual"
 
 
 def _experts(

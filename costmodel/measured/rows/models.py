@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.names import normal_name
+from costmodel.measured.rows.names import known_dimensions, normal_name
 from costmodel.measured.rows.words import chosen, kinds, said
 from costmodel.models import Latent, causal_density, decoder, encoder_decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
@@ -50,6 +50,8 @@ _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("qwen1.5a2.7b", {"shared_experts": 4}),
     ("hunyuanlarge", {"shared_experts": 1}),
     ("hunyuana52b", {"shared_experts": 1}),
+    ("ernie4.5300b", {"dense_layers": 3, "ffn": 28672}),
+    ("hunyuana13b", {"shared_experts": 1}),
     ("ernie4.521b", {"dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("dots.llm1", {"dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("glm4.", {"head_size": 128, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),
@@ -120,7 +122,13 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
 def check_sizes(columns: Columns) -> None:
     """Models of which columns hold the most need them: no name of theirs fills in what is missing."""
     model, names = columns.text("model"), ("layers", "hidden", "heads")
-    about = chosen(model, kinds.PARTLY_KNOWN)
+    known, about = known_dimensions(model), chosen(model, kinds.PARTLY_KNOWN)
+    if (
+        known
+        and said(model, kinds.TWO_STACKS)
+        and all(columns.number(name) in (None, float(known[name])) for name in names)
+    ):
+        return
     missing = [name for name in names if not columns.text(name)]
     if about and missing:
         raise RowError(f"`{missing[0]}` is empty; expected an integer above 0: {model!r} is no decoder alone")

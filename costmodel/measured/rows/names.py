@@ -42,6 +42,8 @@ _RESPELLED = (  # in lower case, as each is written in names of models, files an
     (r"bloomz(?![a-z])", "bloom"),
     (r"llama[-_ ](\d+b)[-_ (]*v([234])\b", r"llama\2-\1"),
     (r"olmo[-_ ]?2[-_ ]?\d{4}", "olmo2"),
+    (r"command[-_ ]?r ?\+", "command-r-plus"),
+    (r"^gpt[-_ ]*(?:3[-_ ]+)?530b", "mt-nlg-530b"),
     (r"megatron[-_ ]turing(?:[-_ ]?nlg)?", "mt-nlg"),
     (r"(?<![a-z])t(?:uring)?[-_ ]?nlg(?:[-_ (]*17(?:\.2)?b)?", "t-nlg-17b"),
     (r"[-_ ]moe(?=[-_ ]|$)", ""),
@@ -90,9 +92,10 @@ def rough_sizes(known: Mapping[str, str]) -> tuple[float, float]:
         float(known.get(name, 0)) for name in ("layers", "hidden", "ffn_hidden", "vocab")
     )
     of_expert = (2.0 + float(known.get("gated_ffn", 0))) * hidden * ffn
+    inner = float(known.get("heads", 0)) * float(known.get("head_size") or 0) or hidden
 
     def parameters(experts: float) -> float:
-        return layers * (4.0 * hidden**2 + experts * of_expert) + vocabulary * hidden
+        return layers * (4.0 * hidden * inner + experts * of_expert) + vocabulary * hidden
 
     return parameters(float(known.get("experts") or 1)), parameters(float(known.get("topk") or 1))
 

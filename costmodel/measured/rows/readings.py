@@ -64,7 +64,9 @@ def _first_that_fits(
 _TENSORS, _PIPELINES, _MICROBATCHES = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (1, 2, 4, 8)
 _TRIED = 0.12  # of the log: a layout slower than the fastest by this is 1/e as likely to have been run
 """C: of 451 calibration rows that were read without their layout, among .07 to .3. With it memory is off by .19 in the
-mean over sources, and by .43 with the fastest layout that fits; time by .087 and .094."""
+mean over sources, and by .43 with the fastest layout that fits; time by .087 and .094. A wider choice is better where
+sweeps tried bad layouts too (360 rows that print memory: .168 at .3, .181 here), and worse for tuned runs (time of 378
+rows of twelve sources: .131 and .112)."""
 
 
 def _with_likely_layouts(cases: Sequence[Case]) -> list[Case]:
@@ -77,17 +79,24 @@ def _with_likely_layouts(cases: Sequence[Case]) -> list[Case]:
     for i, own, end in zip(at, layouts, ends, strict=True):
         here = slice(end - len(own), end)
         limit_bytes = float(cases[i].cluster.accelerator.hbm_bytes)
-        chosen[i] = own[_median_layout(figures.step_s[here], figures.peak_bytes[here], limit_bytes)]
+        usual = np.array([_is_usual(layout) for layout in own])
+        chosen[i] = own[_median_layout(figures.step_s[here], figures.peak_bytes[here], limit_bytes, usual)]
     return chosen
 
 
-def _median_layout(step_s: np.ndarray, peak_bytes: np.ndarray, limit_bytes: float) -> int:
-    """The place of the layout; where none fits, among those that need the least memory; the first where sizes are
-    beyond what numbers hold."""
+def _is_usual(case: Case) -> bool:
+    """DeepSpeed and PyTorch's own divide neither tensors nor layers, unless nothing else fits."""
+    return case.stack not in ("deepspeed", "fsdp") or case.plan.tensor * case.plan.pipeline == 1
+
+
+def _median_layout(step_s: np.ndarray, peak_bytes: np.ndarray, limit_bytes: float, usual: np.ndarray) -> int:
+    """The place of the layout, of usual ones if any fits; where none fits, among those that need the least memory; the
+    first where sizes are beyond what numbers hold."""
     known = np.isfinite(step_s) & np.isfinite(peak_bytes)
     if not known.any():
         return 0
     possible = np.flatnonzero(known & (peak_bytes <= max(limit_bytes, float(peak_bytes[known].min()))))
+    possible = possible[usual[possible]] if usual[possible].any() else possible
     logs = np.log([step_s[possible], peak_bytes[possible]])
     weights = np.exp((logs[0].min() - logs[0]) / _TRIED)
     beyond = logs - np.array([[_weighted_median(of_kind, weights)] for of_kind in logs])
@@ -102,19 +111,22 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
 
 def _layouts(case: Case) -> list[Case]:
     """The case with each layout that its accelerators, layers, experts and batch allow, or as it is where there is
-    none. Data ranks that its batch and accumulation tell stay."""
+    none. Data ranks that its batch and accumulation tell stay; where a rank's batch is told, that of a step has as many
+    of it as there are data ranks, and under a pipeline microbatches of any size."""
     plan, batch, told = case.plan, int(case.workload.batch), case.plan.tensor * case.plan.pipeline > 1
+    each = 0 if told or case.row.get("global_batch_sequences") else int(case.facts.get("local_batch", 0))
     found = []
     for tensor, pipeline in itertools.product(_TENSORS, _PIPELINES):
         ranks, left = divmod(plan.accelerators, tensor * pipeline)
         if left or tensor > (plan.domain or tensor) or pipeline > layers(case.workload):
             continue
-        data = plan.data if told else min(ranks, batch)
+        data = plan.data if told else ranks if each else min(ranks, batch)
         if data == 0 or ranks % data or (told and ranks != data * plan.context) or (tensor * ranks) % plan.expert:
             continue
-        sizes = _MICROBATCHES if OPEN_MICROBATCH in case.open else (plan.microbatch,)
-        for microbatch in (size for size in sizes if size <= max(1, batch // data)):
-            found.append(_laid_out(case, tensor, pipeline, data, microbatch))
+        sizes = _MICROBATCHES if OPEN_MICROBATCH in case.open or (each and pipeline > 1) else (plan.microbatch,)
+        own, sized = (each, _of_batch(case, float(each * data))) if each else (max(1, batch // data), case)
+        for microbatch in (size for size in sizes if size <= own):
+            found.append(_laid_out(sized, tensor, pipeline, data, microbatch))
     return found or [case]
 
 
@@ -211,7 +223,12 @@ def in_any_software(case: Case) -> tuple[Case, ...]:
     C: calibration rows without the names of their software are off by .18 in the mean over sources as the assumed class
     has them, by .09 in the geometric mean over all, and by .11 where that is without their own class.
     """
-    return _run_by(case, (megatron_on(case.family), "fsdp", "deepspeed", "nanotron"))
+    return _run_by(case, classes_on(case.family))
+
+
+def classes_on(family: str) -> tuple[str, ...]:
+    """Classes of software that hold tensors by PyTorch's allocator on hardware of a family."""
+    return (megatron_on(family), "fsdp", "deepspeed", "nanotron")
 
 
 def _run_by(case: Case, names: Sequence[str]) -> tuple[Case, ...]:

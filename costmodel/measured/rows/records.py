@@ -44,6 +44,16 @@ class Case:
         """The silicon, which accelerators of several memories share."""
         return die_of(self.family)
 
+    @property
+    def product_bits(self) -> int:
+        """Of the numbers that the products of this plan take."""
+        precision = self.plan.precision
+        return {"nvfp4": 4, "fp32": 32}.get(precision, 8 if "fp8" in precision else 16)
+
+    def peak_flop_per_s(self, bits: int) -> float:
+        """Of one accelerator, in products of numbers of so many bits."""
+        return float(getattr(self.cluster.accelerator, f"peak_{bits}bit_flop_per_s"))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unreadable:

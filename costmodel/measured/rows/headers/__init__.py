@@ -10,5 +10,6 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.headers.own_columns import translated as translated
     from costmodel.measured.rows.headers.quantities import COUNTED as COUNTED
     from costmodel.measured.rows.headers.quantities import measured as measured
+    from costmodel.measured.rows.headers.quantities import tokens_told as tokens_told
 
 door.hang(__name__)

@@ -6,15 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from costmodel.measured.rows.headers.column_words import COLUMN_WORDS
-from costmodel.measured.rows.headers.quantities import COUNTED, seconds, table_unit, with_unit
+from costmodel.measured.rows.headers.languages import in_english
+from costmodel.measured.rows.headers.machines import counted, may_count, of_slurm
+from costmodel.measured.rows.headers.quantities import COUNTED, is_unit, table_unit, with_unit
+from costmodel.measured.rows.headers.rates import RATES, batch_tokens, chips_of, plain_number, step_s, tokens_of_chip
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
+from costmodel.measured.rows.headers.whole_runs import RUN_COLUMNS, run_meaning, step_of_run_s, tokens_in
 
 _RATE = re.compile(
-    r"(?:throughput |speed |train(?:ing)? )*(?:(?P<scale>[km]) )?(?:tgs|tps|wps"
-    r"|(?P<what>tok(?:en)?s?|[ts](?= per s)|samples?|seq(?:uence)?s?|examples?|images?)"
+    r"(?:throughput |speed |train(?:ing)? )*(?:(?P<scale>[km]) ?)?(?:tgs|tps|wps"
+    r"|(?P<what>tok(?:en)?s?|[ts](?= per s)|samples?|seq(?:uence)?s?|examples?|images?)(?= )"
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
 )
+_BARE_RATE = re.compile(
+    r"(throughput |speed )?(?:tok(?:en)?s?|samples?|seq(?:uence)?s?)"
+)  # `tokens_s`, `speed (tokens)`
 _FLAGS = {"1": "1", "true": "1", "yes": "1", "oom": "1", "0": "0", "false": "0", "no": "0"}
 _TO_NOTES = {
     "accumulation": "gradient accumulation {}",
@@ -31,9 +38,13 @@ _WITH_UNITS = (
     "measured_mem_GB",
     "measured_tflops_per_gpu",
     "measured_mfu",
+    "two_memories",
+    "hfu",
 )
 _BARE_CHIP = re.compile(r"gpu|accelerator|device|chip|npu|tpu|xpu")  # of which a column may hold the number
-_WHOLE = re.compile(r"system|cluster|machine")  # which name the accelerator where nothing else does
+_WHOLE = re.compile(
+    r"(?:system|cluster)(?:[ _]name)?|machine|partition|queue"
+)  # which name the accelerator where nothing else does
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "vpp", "gbs", "mbs")
 _OF_DEGREES = {"gbs": "global_batch_sequences", "mbs": "micro_batch"}
 
@@ -53,7 +64,8 @@ def meaning(name: str) -> Meaning | None:
     if _plain(name) in _LOWER:
         return Meaning((_LOWER[_plain(name)],))
     words, unit = _words(name)
-    rate = _RATE.fullmatch(words)
+    bare = _BARE_RATE.fullmatch(words)
+    rate = _RATE.fullmatch(f"{words} per s" if bare and (unit == "s" or (bare[1] and not unit)) else words)
     if rate:
         return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
     bracket = re.search(r"\(([^)]*)\)", name)
@@ -61,13 +73,34 @@ def meaning(name: str) -> Meaning | None:
         several = re.split(r"[\s/,x|*-]+", re.sub(r"[()\[\]]", "", listed.lower()).strip())
         if len(several) > 1 and set(several) <= set(_DEGREES):
             return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
-    of_tokens = re.fullmatch(r"(.*\bbatch\b.*?|gbs)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", f"{words} {unit}".strip())
-    if of_tokens and _known(of_tokens[1]) in ("global_batch_sequences", "batch"):
-        return Meaning(("batch_tokens",), of_tokens[2] or "")
     known = None if words in _NUMBERED and not unit else _known(words)
-    if known is None and re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name):  # of a setting in a section
+    found = _of_tokens(f"{words} {unit}".strip())
+    if found is None and known is not None:
+        found = Meaning((known,), unit if unit == "k" or (known in _WITH_UNITS and is_unit(known, unit)) else "")
+    found = found or _of_bytes(words, unit) or _of_run(words, unit)
+    if found is None and re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name):  # of a setting in a section
         return _of_setting(re.split(r"[./]", name)[-1])
-    return None if known is None else Meaning((known,), unit if known in _WITH_UNITS else "")
+    return found
+
+
+def _of_tokens(words: str) -> Meaning | None:
+    """Batches in tokens, and sequences in tokens or thousands of them."""
+    batch = re.fullmatch(r"(.*\bbatch\b.*?|gbs)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", words)
+    if batch and _known(batch[1]) in ("global_batch_sequences", "batch"):
+        return Meaning(("batch_tokens",), batch[2] or "")
+    length = re.fullmatch(r"(.*?)(?: in)?(?: (k))?(?: (?:tok(?:en)?s?|t))?", words)
+    return Meaning(("seq",), length[2] or "") if length and _known(length[1]) == "seq" else None
+
+
+def _of_bytes(words: str, unit: str) -> Meaning | None:
+    """A peak of bytes is one of memory."""
+    is_peak = words in ("peak", "max", "maximum") and unit in ("gb", "gib", "mb", "mib")
+    return Meaning(("measured_mem_GB",), unit) if is_peak else None
+
+
+def _of_run(words: str, unit: str) -> Meaning | None:
+    found = run_meaning(words, unit)
+    return None if found is None else Meaning((found[0],), found[1])
 
 
 def _of_setting(name: str) -> Meaning | None:
@@ -82,6 +115,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", "_", name.strip().lower())
 
 
+_FLOP_RATES = ("measured_mfu", "measured_tflops_per_gpu")
 _MOST_OF_A_NODE = 8  # accelerators; beside no more nodes than that, more are those of all
 _NUMBERED = ("step", "iteration", "iter")  # which bare names count
 _LOWER = {name.lower(): name for name in COLUMN_WORDS}
@@ -93,7 +127,7 @@ def _words(name: str) -> tuple[str, str]:
     if name.strip() == "b":
         return "batch", ""
     parted = r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{2})"  # GPUType, numGPUs
-    text = re.sub(parted, " ", name.strip()).lower()
+    text = in_english(re.sub(parted, " ", name.strip()).lower())
     bracket = re.search(r"[(\[]\s*([^)\]]+)\s*[)\]]\s*$", text)
     text = (text[: bracket.start()] if bracket else text).replace("/", " per ").replace("#", " num ")
     words = " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
@@ -101,9 +135,14 @@ def _words(name: str) -> tuple[str, str]:
     unit = re.sub(r"\s+", " ", bracket[1]) if bracket else ""
     if unit in ("sequences", "seqs", "samples"):
         return words, ""
+    each = re.fullmatch(
+        r"(ms|milliseconds?|min|minutes?) (?:per )?((?:global )?(?:it|iter(?:ation)?|step|batch))", words
+    )
+    if each and not unit:
+        return f"time per {each[2]}", each[1]
     if unit and table_unit(unit) is None and re.search(r"/|per|tok|sample|seq|flop", unit):
         return f"{words} {' '.join(re.sub(r'[^a-z0-9%]+', ' ', unit.replace('/', ' per ')).split())}".strip(), ""
-    behind = re.search(r" (ms|msec|sec|secs|seconds|s|min|minutes|gb|gib|mb|mib|tokens|b|m)$", words)
+    behind = re.search(r" (ms|msec|sec|secs|seconds|s|min|minutes|gb|gib|mb|mib|bytes|tokens|b|m)$", words)
     if not unit and behind and len(words) > len(behind[0]) and not words[: behind.start()].endswith(" per"):
         return words[: behind.start()], behind[1]
     return words, unit
@@ -133,20 +172,58 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
             _put_several(given, target.columns, cell)
         elif first in _TO_NOTES:
             notes += [_TO_NOTES[first].format(cell)] if cell else []
-        else:
+        elif first not in RUN_COLUMNS:
             _put(given, first, cell, target.unit)
     if notes:
         given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
-    return given
+    return _with_machine(_with_run(_with_convention(given, row, meanings), meanings), meanings)
 
 
+def _with_convention(given: dict[str, str], row: Mapping[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
+    """The row with the names of the columns of its rates, which say how FLOP are counted (`HFU`, `MFU (6ND)`)."""
+    told = [given.get("flops_convention") or ""]
+    for name, target in meanings.items():
+        column = _COLUMN_OF.get(target.columns[0], target.columns[0])
+        if column in _FLOP_RATES and row[name] and (given.get(column) or "").startswith(row[name].strip()):
+            told.append(name)
+    return given | {"flops_convention": "; ".join(filter(None, told))} if len(told) > 1 else given
+
+
+def _with_run(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
+    """The row with the seconds of a step that its whole run makes, where it prints no others."""
+    columns = ((name, target) for name, target in meanings.items() if target.columns[0] in RUN_COLUMNS)
+    run: dict[str, tuple[str, str]] = {}
+    for name, target in columns:
+        run |= {target.columns[0]: (given[name] or "", target.unit)} | tokens_in(name)
+    if not run or (given.get("measured_step_s") or "").strip():
+        return given
+    took_s = step_of_run_s(run, chips_of(given), batch_tokens(given))
+    return given | {"measured_step_s": f"{took_s:.7g}" if took_s else ""}
+
+
+def _with_machine(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
+    """The row with the accelerators' name or number out of the cell of the other, where it has no column for one."""
+    if ("hardware" in given) == ("gpus" in given):
+        return given
+    has, lacks = ("gpus", "hardware") if "gpus" in given else ("hardware", "gpus")
+    named = [name for name, target in meanings.items() if target.columns == (has,)] or [has]
+    if lacks == "gpus" and not any(map(may_count, named)):
+        return given
+    if lacks == "hardware" and any(map(_NUMBERS_ONLY.match, named)):
+        return given
+    both = counted(given[has])
+    name, number = both or (("", given[has]) if has == "gpus" else (given[has], ""))
+    return given | {"hardware": name, "gpus": number}
+
+
+_NUMBERS_ONLY = re.compile(r"\W*(?:n|no|nr|num|number|count|total|world|#)", re.IGNORECASE)
 _SIZE = re.compile(r"\d[\d,]*k?", re.IGNORECASE)
 
 
 def _turn(named: tuple[str, Meaning]) -> int:
     """Nodes are read before what they hold, rates after what a step is."""
     column = named[1].columns[0]
-    return -1 if column in ("all_gpus", "nodes") else int(column in _RATES)
+    return -1 if column in ("all_gpus", "nodes", "quantization") else int(column in (*RATES, "hfu"))
 
 
 @functools.lru_cache(maxsize=256)
@@ -183,6 +260,13 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
 def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
     """The cell in its known column and unit. What is there already stays; beside several nodes, up to eight devices
     and fewer than nodes are those of one."""
+    if meant == "gpus" and "hardware" not in given and printed[:1].isalpha() and counted(printed) is None:
+        given["hardware"] = printed  # `Accelerators: H100`
+        return
+    if meant == "quantization" and printed.lower() in ("none", "no", "false", "off"):
+        return
+    if meant == "hardware" and (of_node := of_slurm(printed)):
+        printed, given["gpus_per_node"] = of_node
     nodes, is_of_nodes, _ = (given.get("gpus") or "").partition(" nodes")
     if meant == "gpus" and is_of_nodes and printed.isdigit() and nodes.isdigit():
         of_a_node = int(nodes) > 1 and int(printed) <= max(_MOST_OF_A_NODE, int(nodes) - 1)
@@ -190,6 +274,8 @@ def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
     if meant in ("gpus", "all_gpus") and is_of_nodes and printed:
         given["gpus"] = ""
     column, cell = _known_cell(given, meant, printed, unit) if printed else (_COLUMN_OF.get(meant, meant), "")
+    if meant in RATES and not cell and (rate := tokens_of_chip(given, meant, printed, unit)):
+        given.setdefault("measured_tokens_per_s_per_gpu", rate)  # of steps whose batch only the row's words tell
     if cell and not (given.get(column) or "").strip():
         given[column] = cell
     given.setdefault(column, cell)
@@ -200,10 +286,12 @@ _COLUMN_OF = {
     "all_gpus": "gpus",
     "chip_memory": "gpu_mem_GB",
     "batch_tokens": "global_batch_sequences",
+    "quantization": "precision",
+    "two_memories": "measured_mem_GB",
+    "hfu": "measured_mfu",
 }
 _COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
-_RATES = ("tokens", "logged_tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
-_COLUMN_OF |= dict.fromkeys(_RATES, "measured_step_s")
+_COLUMN_OF |= dict.fromkeys(RATES, "measured_step_s")
 _WORDS_OF_FLAGS = {
     "recompute": {"1": "full", "0": "none"},
     "zero_stage_or_fsdp": {"1": "FSDP", "0": "none"},
@@ -218,7 +306,7 @@ def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> t
     if meant in ("nodes", "batch_tokens"):
         return column, f"{cell} {unit}{'nodes' if meant == 'nodes' else 'tokens'}"
     if column == "measured_step_s" and meant != column:
-        return column, _step_s(given, meant, cell, unit)
+        return column, step_s(given, meant, cell, unit)
     if column == "params_B":
         return column, _billions(cell, unit)
     if column in ("recompute", "zero_stage_or_fsdp", "oom"):
@@ -226,9 +314,19 @@ def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> t
         return column, _WORDS_OF_FLAGS.get(meant, {}).get(flag, flag)
     if column == "vpp" and not re.search(r"\d", cell):
         return column, ""  # whether, not how many
-    if meant == "chip_memory" and not float(_plain_number(cell) or 0).is_integer():  # labels are whole numbers
+    if meant == "chip_memory" and not float(plain_number(cell) or 0).is_integer():  # labels are whole numbers
         column = "measured_mem_GB"
-    return column, with_unit(cell, unit)
+    if meant == "two_memories":  # allocated and reserved: the second is what the allocator holds
+        cell = re.split(r"\s*/\s*", cell)[-1]
+    return column, _thousands(column, cell) if unit == "k" else with_unit(cell, unit)
+
+
+def _thousands(column: str, cell: str) -> str:
+    """A cell that counts thousands, of tokens 1,024, in ones."""
+    value = plain_number(cell)
+    if value is None or not cell[-1:].isdigit():
+        return cell
+    return f"{value * (1024 if column == 'seq' else 1000):.10g}"
 
 
 def _put_several(given: dict[str, str], columns: tuple[str, ...], cell: str) -> None:
@@ -238,44 +336,9 @@ def _put_several(given: dict[str, str], columns: tuple[str, ...], cell: str) -> 
             given.setdefault(column, number)
 
 
-def _step_s(given: Mapping[str, str], rate: str, cell: str, unit: str) -> str:
-    """Seconds of a step from a rate, where its row says how much a step is; nothing where it does not."""
-    *scale, time = unit.split() or ["s"]
-    value, batch = _plain_number(f"{cell}{''.join(scale)}"), _plain_number(given.get("global_batch_sequences") or "")
-    sequence, chips = _plain_number(given.get("seq") or ""), _chips(given)
-    of_sequences = batch if rate.startswith("samples") else batch and sequence and batch * sequence
-    amount = 1.0 if rate == "steps" else of_sequences
-    of_rank = rate == "logged_tokens" and any(_TITAN.search(each or "") for each in given.values())
-    each = chips if of_rank or rate.endswith("per_gpu") else 1.0
-    if not (value and amount and each):
-        return ""
-    return f"{amount * seconds(time) / (value * each):.7g}"
-
-
-_TITAN = re.compile(
-    r"torch[\s\-_]?titan", re.IGNORECASE
-)  # K: its `tps` and `wps` are a device's (docs/performance.md: 2,162 at 61.1 % MFU)
-
-
-def _chips(given: Mapping[str, str]) -> float | None:
-    nodes, each = (given.get("gpus") or "").removesuffix(" nodes"), _plain_number(given.get("gpus_per_node") or "")
-    count = _plain_number(nodes)
-    return count if nodes == given.get("gpus") else count and each and count * each
-
-
-def _plain_number(cell: str) -> float | None:
-    """A plain number, with its thousands; None for anything else."""
-    found = re.fullmatch(r"(.*?\d\.?)\s*([km]?)", cell.strip().replace(",", "").lower())
-    try:
-        value = float(found[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[found[2]] if found else 0.0
-    except ValueError:
-        return None
-    return value if value > 0 else None
-
-
 def _billions(cell: str, unit: str) -> str:
     """Parameters in 1e9, of which a column may count millions or each."""
-    value = _plain_number(cell)
+    value = plain_number(cell)
     if value is None:
         return cell
     if unit in ("m", "million", "millions") and value < COUNTED:

@@ -13,10 +13,10 @@ _SECONDS = {
     **dict.fromkeys(("day", "days"), 86400.0),
 }
 _GIGABYTES = {
-    **dict.fromkeys(("gb", "gbyte", "gbytes", "g"), 1.0),
-    "gib": 2.0**30 / 1e9,
-    "mb": 1e-3,
-    **dict.fromkeys(("mib", "m"), 2.0**20 / 1e9),
+    **dict.fromkeys(("gb", "gbyte", "gbytes", "g", "go"), 1.0),
+    **dict.fromkeys(("gib", "gio"), 2.0**30 / 1e9),
+    **dict.fromkeys(("mb", "mo"), 1e-3),
+    **dict.fromkeys(("mib", "m", "mio"), 2.0**20 / 1e9),
     "tb": 1e3,
     "kib": 2.0**10 / 1e9,
     **dict.fromkeys(("bytes", "byte"), 1e-9),
@@ -28,8 +28,9 @@ _OF_COLUMN = {
     "measured_tflops_per_gpu": _TERAFLOPS,
     "measured_mfu": {"%": 0.01},
 }
+_COUNTS = ("b", "m", "million", "millions", "billion", "billions")
 _AMOUNT = re.compile(
-    r"[~\u2248]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+\-]?\d+)?)\s*([a-z%\u00b5]*)\s*"
+    r"[~\u2248]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d{1,2}(?!\d)|\d*\.?\d+(?:e[+\-]?\d+)?)\s*([a-z%\u00b5]*)\s*"
     r"(?:(?:/|\u00b1|\+/?-)\s*[\d.,]+\s*([a-z%\u00b5]*)|(?:(?:/|\u00b1|\+/?-|\().*)?)"
 )
 
@@ -38,6 +39,11 @@ def table_unit(text: str) -> float | None:
     """How much of its column a unit is, of times and of memory; None for what is neither."""
     name = text.strip().lower()
     return _SECONDS.get(name, _GIGABYTES.get(name))
+
+
+def is_unit(column: str, unit: str) -> bool:
+    """Whether a word in the name of a column is a unit of its cells (`HFU` is none)."""
+    return unit in _OF_COLUMN.get(column, {}) or table_unit(unit) is not None or unit in _COUNTS or unit == "%"
 
 
 def seconds(unit: str) -> float:
@@ -57,4 +63,19 @@ def measured(column: str, cell: str) -> float | None:
     if found is None:
         return None
     scale = {"": 1.0, **_OF_COLUMN.get(column, {})}.get(found[2] or found[3] or "")
-    return None if scale is None else float(found[1].replace(",", "")) * scale
+    return None if scale is None else _plain(found[1]) * scale
+
+
+def _plain(number: str) -> float:
+    """A number with commas between thousands, or before one or two decimals."""
+    is_decimal = re.fullmatch(r"\d+,\d{1,2}", number)
+    return float(number.replace(",", "." if is_decimal else ""))
+
+
+def tokens_told(size: str, letter: str, sequence: int) -> float:
+    """Tokens of a batch as people tell them. Thousands and millions of sequences of a power of two are powers of two
+    themselves: 4M tokens are 512 sequences of 8,192."""
+    value = float(size.replace(",", ""))
+    is_whole = (2.0 * value).is_integer()  # 1.05M tokens are no power of two
+    base = 1024.0 if sequence & (sequence - 1) == 0 and is_whole else 1000.0
+    return value * base ** {"k": 1, "m": 2}.get(letter[:1], 0)

@@ -1,29 +1,31 @@
 """The names that people give columns, by the known column that each means."""
 
-CHIP = "gpu|accelerator|device|chip|card|npu|tpu|rank|xpu"
+CHIP = "gpu|accelerator|accel|device|chip|card|npu|tpu|rank|xpu"
 _CHIPS = "gpus|accelerators|devices|chips|cards|npus|tpus|ranks|xpus|gcds|cores|procs|processes|workers"
 _HOST = "node|host|server|machine|instance|vm"
 _PER = r"(?:per|a|each)"
 _DEGREE = r"(?: (?:size|degree|dim|ways?|world size|ranks))?"
 _NUMBER = r"(?:n|no|num|number of|count of|total|nr|nb)"
 
+_USED = "used|usage|peak|alloc|allocated|reserved|consumption"
 _MEAN = "(?:avg |mean |measured |elapsed )*"
 
 # In lower case, without units, brackets, dashes and underscores. The first that matches whole counts.
 NAMES: tuple[tuple[str, str], ...] = (
     ("all_gpus", rf"(?:global )?world size|(?:{_NUMBER} )?(?:total|all|overall) (?:{_NUMBER} )?(?:{_CHIPS})"),
+    ("all_gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS}) (?:in )?(?:total|all|overall)"),
     ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?count|ngpus?"),
     ("gpus", rf"{_NUMBER} (?:{CHIP})"),
-    ("gpus_per_node", rf"(?:{_CHIPS}) {_PER} (?:{_HOST})|nproc per node|ntasks per node|local world size"),
+    ("gpus_per_node", rf"(?:{_CHIPS}|{CHIP}) {_PER} (?:{_HOST})s?|nproc per node|ntasks per node|local world size"),
     ("nodes", rf"(?:{_NUMBER} )?(?:nodes|hosts|servers|machines|instances)|nnodes|node count"),
     ("gpu_mem_GB", rf"vram|hbm(?: size| capacity)?|(?:{CHIP}) mem(?:ory)? (?:size|capacity)"),
     ("chip_memory", rf"(?:{CHIP}) mem(?:ory)?"),
     ("hardware", r"(?:hw|hardware)(?: (?:type|name))?"),
     ("hardware", rf"(?:{CHIP}|machine|instance|node|system)(?: (?:type|model|name|sku))"),
-    ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster"),
+    ("hardware", r"gpu|accelerator|device|chip|npu|tpu|xpu|machine|system|cluster|partition|queue|gres"),
     ("interconnect_note", r"interconnect|network|fabric|nics?|inter ?node (?:network|bandwidth|links?)"),
     ("interconnect_note", r"links?"),
-    ("model", r"(?:base |benchmark )?model(?: (?:name|type|id|name or path))?|arch(?:itecture)?|llm"),
+    ("model", r"(?:base |benchmark |hf |pretrained )?model(?: (?:name|type|id|name or path))?|arch(?:itecture)?|llm"),
     ("params_B", rf"(?:{_NUMBER} )?param(?:eter)?s|model size|size|(?:{_NUMBER} )?params? ?b|model parameters"),
     ("layers", rf"l|depth|n ?layers?|(?:{_NUMBER} )?(?:hidden |transformer |decoder )?layers"),
     ("hidden", r"h|hidden(?: (?:size|dim|dimension|width))"),
@@ -42,14 +44,15 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("seq", r"(?:context|ctx)(?: (?:len(?:gth)?|size|window))?|(?:max |encoder )?seq(?:uence)? ?len(?:gth)?"),
     ("seq", r"max length|max target length|block size|n ctx|tokens per sequence"),
     ("batch_tokens", r"(?:global )?(?:batch|bs)(?: size)?(?: in)? tokens|gbs tokens"),
-    ("batch_tokens", r"tokens (?:per|a) (?:global )?(?:batch|step|iter\w*)"),
+    ("batch_tokens", r"tok(?:en)?s? (?:per|a) (?:global )?(?:batch|step|iter\w*)"),
     ("global_batch_sequences", r"(?:global|total|train) ?(?:batch|bs)(?: size)?(?: in)? (?:sequences|seqs|samples)"),
     ("global_batch_sequences", r"b|gbs|global (?:train )?(?:batch|bs|bsz)(?: ?size)?|global ?batch ?size"),
     ("global_batch_sequences", r"total (?:train )?batch(?: size)?|train batch size|effective batch(?: size)?"),
     ("global_batch_sequences", r"(?:sequences|samples|seqs) per (?:step|batch|iteration)"),
     ("micro_batch", r"mbs|ubs|micro ?(?:batch|bs|bsz)(?: ?size)?|microbatch ?size"),
     ("micro_batch", r"(?:train )?micro ?batch size per (?:gpu|device|rank)"),
-    ("micro_batch", r"per (?:device|gpu|rank) (?:train )?(?:micro )?batch(?: size)?"),
+    ("micro_batch", r"per (?:device|gpu|rank) (?:train )?micro ?batch(?: size)?"),
+    ("local_batch", r"per (?:device|gpu|rank|chip) (?:train )?batch(?: size)?"),
     ("local_batch", r"local (?:batch|bs)(?: size)?|(?:batch(?: size)?|bsz?) per (?:gpu|device|rank|chip)|lbs"),
     ("local_batch", r"device batch size"),
     (
@@ -59,7 +62,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("accumulation", r"num (?:accumulation|acc) steps"),
     ("batch", r"batch(?: ?size)?|bs|bsz"),
     ("tp", rf"tp{_DEGREE}|(?:tensor|model)(?: model)?(?: par(?:allel(?:ism)?)?)?{_DEGREE}|mp{_DEGREE}"),
-    ("tp", r"tensor mp size"),
+    ("tp", r"tensor mp size|ici tensor parallel(?:ism)?"),
     ("pp", rf"pp{_DEGREE}|pipe(?:line)?(?: model)?(?: par(?:allel(?:ism)?)?)?{_DEGREE}|pipeline stages"),
     ("pp", rf"(?:{_NUMBER} )?stages"),
     ("cp", rf"cp{_DEGREE}|context(?: model)? par(?:allel(?:ism)?)?{_DEGREE}|ring degree"),
@@ -71,13 +74,15 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("sharded_optimizer", r"(?:use )?(?:distributed|dist|sharded) opt(?:im(?:izer)?)?"),
     ("virtual_layers", r"num layers per virtual pipeline stage"),
     ("zero", r"zero(?: (?:stage|level))?|deepspeed stage"),
-    ("zero_stage_or_fsdp", r"shard(?:ing)?(?: (?:strategy|type|mode))?|fsdp(?: (?:strategy|type|mode))?"),
+    ("zero_stage_or_fsdp", r"shard(?:ing)?(?: (?:strategy|type|mode))?|fsdp(?: (?:sharding )?(?:strategy|type|mode))?"),
     ("zero_stage_or_fsdp", r"data parallel(?:ism)? (?:type|mode)"),
     ("recompute", r"recomput\w*(?: (?:granularity|mode|type))?"),
     ("recompute", r"(?:activation |gradient |grad )?(?:checkpointing|ckpt)(?: mode)?"),
-    ("recompute", r"activation checkpoint(?: mode)?|ac(?: mode)?|remat(?: policy)?|activation recomput\w*"),
+    ("recompute", r"activations? checkpoint(?:ing)?(?: (?:mode|granularity|type))?|ac(?: mode)?|remat(?: policy)?"),
+    ("recompute", r"activations? recomput\w*(?: (?:mode|granularity|type))?"),
     ("precision", r"precision|d ?type|data ?type|(?:compute|training|mixed) (?:precision|d ?type)"),
     ("precision", r"(?:number )?format"),
+    ("quantization", r"quanti[sz]ation|quant"),
     ("flash_attention", r"(?:use )?flash ?att(?:entio)?n"),
     ("flash_attention", r"att(?:entio)?n(?: (?:backend|impl(?:ementation)?|kernel))?|fa"),
     ("schedule", r"(?:pipeline |pp )schedule"),
@@ -88,12 +93,14 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("id", r"run(?: (?:id|name))?|exp(?:eriment)?(?: (?:id|name))?|config id"),
     ("oom", r"out of memory|ooms?|is oom"),
     ("measured_step_s", rf"{_MEAN}(?:train )?(?:step|iter(?:ation)?)(?: (?:time|duration))?(?: (?:mean|avg))?"),
+    ("measured_step_s", r"train(?:ing)? step timing(?: in)?"),
     ("measured_step_s", r"(?:elapsed |avg |mean )?time per (?:global )?(?:step|iter(?:ation)?|batch)"),
     ("measured_step_s", r"(?:seconds?|sec|s) per (?:step|it|iter(?:ation)?)|step s"),
     ("measured_step_s", r"(?:elapsed )?time per iteration|iter(?:ation)? (?:time )?s|s it"),
-    ("measured_step_s", r"ms (?:it|iter(?:ation)?|step)|milliseconds per (?:step|iteration)"),
-    ("steps", r"(?:its?|iter(?:ation)?s?|steps?) per (?:s|sec|second)"),
-    ("measured_mfu", r"mfu|model flops? utili[sz]ation"),
+    ("steps", r"(?:train )?(?:its?|iter(?:ation)?s?|steps?) per (?:s|sec|second)"),
+    ("measured_mfu", r"%? ?mfu|model flops? utili[sz]ation|(?:%|percent|fraction|share) of (?:the )?peak(?: flops?)?"),
+    ("hfu", r"%? ?hfu|hardware flops? utili[sz]ation"),
+    ("flops_convention", r"(?:mfu|flops?) (?:convention|definition|count(?:ing|ed)?|formula)"),
     (
         "measured_tflops_per_gpu",
         rf"(?:model |achieved |measured )?t(?:era)?flops?(?:(?: per)? s(?:ec)?)?(?: per)?(?: (?:{CHIP}))?",
@@ -105,7 +112,13 @@ NAMES: tuple[tuple[str, str], ...] = (
     ),
     (
         "measured_mem_GB",
-        rf"mem(?:ory)?(?: (?:used|usage|peak|alloc|allocated|reserved|consumption|footprint))?(?: per (?:{CHIP}))?",
+        rf"mem(?:ory)?(?: (?:max(?:imum)?|footprint|{_USED}))?(?: per (?:{CHIP}))?",
     ),
-    ("measured_mem_GB", rf"(?:{CHIP}|hbm) mem(?:ory)? (?:used|usage|peak|alloc|allocated|reserved|consumption)"),
+    (
+        "measured_mem_GB",
+        rf"(?:system )?(?:{CHIP}|hbm) (?:\d+ )?mem(?:ory)? (?:max|{_USED})",
+    ),
+    ("measured_mem_GB", rf"(?:peak|max(?:imum)?) (?:reserved|allocated|used)|(?:{CHIP}) (?:peak|max) mem(?:ory)?"),
+    ("measured_mem_GB", r"alloc(?:ated)?|reserved|(?:peak|max(?:imum)?|used) (?:vram|hbm)"),
+    ("two_memories", r"(?:peak |max )?mem(?:ory)? alloc\w* per reserved"),
 )

@@ -20,6 +20,7 @@ _remembered = functools.lru_cache(maxsize=2**14)  # rows of one source say the s
 _JOIN = r"[\s\-/.:=+&]*"
 _END = r"(?![a-uw-z]|v[a-z]|(?<=\d)\d)"  # no letter, but a version; after a number no digit
 _NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\d)(?![km]\b|\s*(?:[km]|[mb]illion|thousand)?[\s\-]*tok)"
+_REACH = 400  # letters: long clauses are read in a time in proportion to their length
 _APART = 6  # words between the parts of a phrase with `&`
 
 
@@ -82,6 +83,7 @@ _OF_OTHERS = re.compile(
     r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
     r"|the rows? with(?:out)?\s.{1,60}\s(?:follows?|above|below|next|before)"
     r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
+    r"|(?:brought|brings?|gained|gave|gives?|made|makes) (?:nothing|no (?:gain|speed-?up|difference|benefit))"
     r"|(?:gave|gives|had|has|shows?|reach\w*) (?:\w+ )?the same (?:speed|throughput|time|results?|numbers?))\b"
     r"|\b(?:baseline|reference|previous|earlier|older)\b.*(?:\b(?:slower|faster|worse|better|took|takes|oom\w*)\b|\d\s?%)"
 )
@@ -143,8 +145,9 @@ _NOTHING_MORE = re.compile(
     r"\s*[:(]|\W*(?:$|(?:and|or|at|is|was|used|needed|necessary|required|in use|off|disabled|none|0)\b)"
 )
 _OF_ANOTHER = re.compile(
-    r"\b(?:virtual|sharded|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
+    r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
+_NO_DEGREE = re.compile(r"\b(?:sharded|per)[\s\-]*$")  # `sharded data parallel 8`, `batch per DP 36`
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
@@ -161,8 +164,11 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
             found = expression.search(clause, start)
             if found is None or found.start() > end:
                 continue
-            before = clause[: found.start()]
-            of_another = _OF_ANOTHER.search(before) or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
+            before = clause[max(0, found.start() - _REACH) : found.start()]
+            no_degree = found[0].startswith(("data", "dp")) and _NO_DEGREE.search(before)
+            of_another = (
+                _OF_ANOTHER.search(before) or no_degree or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
+            )
             if not of_another and _verdict(clause, start, end, _compiled(phrase)[1]):
                 return float(found[1].replace(",", ""))
     return None
@@ -217,7 +223,7 @@ _NOT_AFTER = re.compile(
     r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture)){0,3}"
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
-    r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
+    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
     r"|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
     r"|(?:left )?for (?:the )?future|planned\b)"
@@ -240,21 +246,27 @@ _SWITCHED = re.compile(
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
 
 
+def _around(clause: str, start: int, end: int) -> tuple[str, str, str]:
+    """What stands before, in and behind the place, as far as words act."""
+    return clause[max(0, start - _REACH) : start], clause[start:end], clause[end : end + _REACH]
+
+
 def _denied(clause: str, start: int, end: int) -> bool:
-    before, within = clause[:start], clause[start:end]
+    before, within, after = _around(clause, start, end)
     found = _NOT_BEFORE.search(before) or _INSTEAD.search(before)
-    found = found or _NOT_AFTER.match(clause[end:]) or _NOT_IN_THE_END.search(clause[end:])
+    found = found or _NOT_AFTER.match(after) or _NOT_IN_THE_END.search(after)
     return bool(found) or bool(re.search(r"[\s(](?:off|disabled|not|no|without)\s", within))
 
 
 def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
-    if _OPEN_BEFORE.search(clause[:start]):
+    before, _, after = _around(clause, start, end)
+    if _OPEN_BEFORE.search(before):
         return None
     if _denied(clause, start, end):
         return False
-    if _OPEN_AFTER.search(clause[end:]):
+    if _OPEN_AFTER.search(after):
         return None
-    alone = not re.search(r"\w", clause[:start] + clause[end:])  # an item of a list
-    if switched and not (alone or _SWITCHED.match(clause[end:]) or _WITH_BEFORE.search(clause[:start])):
+    alone = not re.search(r"\w", before + after)  # an item of a list
+    if switched and not (alone or _SWITCHED.match(after) or _WITH_BEFORE.search(before)):
         return None
     return True

@@ -3,6 +3,7 @@
 _NOTHING, _PARTS = "nothing is trained", "only a part of it is trained"
 _PREFERENCES = "preferences are trained, with other passes than one forward and one backward"
 _OTHER_LAYERS = "it is no transformer of one kind of layer"
+_MIXED_LAYERS = "some of its layers are no attention: state spaces or a linear one"
 _PICTURES = "vit|deit|dinov2|dino"
 
 OTHER_TRAINING = (
@@ -14,8 +15,11 @@ OTHER_TRAINING = (
     ("dpo|grpo|ppo|rlhf", _PREFERENCES),
     ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
     ("teacher model|logit*|forward", "a second model runs beside it"),
+    ("distill* & teacher", "a second model runs beside it"),
     ("unet|u_net|stable_diffusion|sdxl", _OTHER_LAYERS),
     ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
+    ("short convolution*", "its layers are no attention"),
+    ("linear|lightning attention", "its layers are no attention"),
 )  # fmt: skip
 """Training that this model has no formula for, and why."""
 
@@ -32,6 +36,11 @@ NO_TRAINING = (
 """Rows of a model that is only run."""
 
 OTHER_MODELS = (
+    ("zamba*|jamba*|bamba*|samba|griffin|hyena|retnet|recurrent_gemma|falcon_h1|nemotron_h", _MIXED_LAYERS),
+    ("nemotron v? 3 nano|super|ultra", _MIXED_LAYERS),  # K: of Nemotron-H's kind, unlike Llama's and 3 8B
+    ("nemotron nano v? 2", _MIXED_LAYERS), ("nemotron nano 9b|12b v2", _MIXED_LAYERS),
+    ("granite 4|4.0", _MIXED_LAYERS), ("qwen3 next", _MIXED_LAYERS), ("qwen3_next|kimi_linear", _MIXED_LAYERS),
+    ("kimi linear", _MIXED_LAYERS), ("mini_max 01|m1|text", _MIXED_LAYERS), ("lfm2|plamo2|xlstm", _MIXED_LAYERS),
     ("swin|res_net|conv_next|yolo|efficient_net|dlrm|alpha_fold|wav2vec|conformer|lstm", _OTHER_LAYERS),
 )  # fmt: skip
 """Names of models whose layers are no transformer's, and why their rows are refused."""

@@ -1,4 +1,4 @@
-"""Words of Chinese and German notes in English: those of plans, and those that say yes and no."""
+"""Words of Chinese, German, French and Spanish notes in English: those of plans, and those that say yes and no."""
 
 import re
 
@@ -26,9 +26,19 @@ _GERMAN = {
     **{"ausgeschaltet": "off", "deaktiviert": "off", "überlappt": "overlapped", "sequenzlänge": "sequence length"},
     **{"vollständige": "full", "selektive": "selective", "sequenzen": "sequences"},
 }
+_ROMANCE = {
+    **{"recalcul": "recomputation", "complet": "full", "sélectif": "selective", "sans": "without", "avec": "with"},
+    **{"couches": "layers", "optimiseur distribué": "distributed optimizer", "déchargement": "offload"},
+    **{"recálculo": "recomputation", "completo": "full", "selectivo": "selective", "sin": "without"},
+    **{"parallélisme tensoriel": "tensor parallelism", "désactivé": "disabled", "activé": "enabled", "aucun": "no"},
+}
+_IS_ROMANCE = re.compile(r"\b(?:recalcul|recálculo|sans|avec|parallélisme|optimiseur|couches)\b")
 _IS_GERMAN = re.compile(r"\b(?:ohne|keine?|mit|und|jede[rs]?|stufen|\w+parallelität|aktivierungen|schritte?)\b")
 _OF_CHINESE = re.compile("|".join(sorted(_CHINESE, key=len, reverse=True)))
 _OF_GERMAN = re.compile(rf"\b(?:{'|'.join(sorted(_GERMAN, key=len, reverse=True))})\b")
+
+
+_OF_ROMANCE = re.compile(rf"\b(?:{'|'.join(sorted(_ROMANCE, key=len, reverse=True))})\b")
 
 
 def in_english(text: str) -> str:
@@ -37,4 +47,6 @@ def in_english(text: str) -> str:
         text = _OF_CHINESE.sub(lambda found: f" {_CHINESE[found[0]]} ", text)
     if _IS_GERMAN.search(text):
         text = _OF_GERMAN.sub(lambda found: _GERMAN[found[0]], text)
+    if _IS_ROMANCE.search(text):
+        text = _OF_ROMANCE.sub(lambda found: _ROMANCE[found[0]], text)
     return text

@@ -13,7 +13,7 @@ from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NA
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
-_HOST = "cpu|host|ram|nvme|ssd|system_memory|main_memory"
+_HOST = "cpu|host|ram|dram|nvme|ssd|system_memory|main_memory"
 _MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
@@ -64,17 +64,20 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "optimizer state? is? in|on|to the? grace? cpu|host|nvme|ssd",
         "cpu|host adam*|optimizer",
         "adam*|optimizer on|in|by the? cpu|host",
+        f"optimizer state? and activation*|checkpoint*|param*|weight*|gradient* checkpoint*? to|on|in the? {_HOST}",
         f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
         "deep_speed? cpu adam*",
         "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero stage? 2|3? offload*|infinity",
     ),
-    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
+    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
+        "zero stage? 2|3? plus|with|and offload*"),
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
         "activation* is|are? in|on|to|offloaded cpu|host",
         "activation* is|are? offloaded",
+        "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",
         f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
         "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
         "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
@@ -96,12 +99,38 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "selective ac option 2",  # K: torchtitan, every second layer
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
-    "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
+    "fused_loss": (
+        "fused|fusion & cross_entropy|ce|ce_loss|loss",
+        "compile* cross_entropy|ce|ce_loss|loss",
+        "foundry",  # K: flash-attention's
+    ),
+    # K: Megatron-Bridge's recipes set `cross_entropy_fusion_impl` to te
+    "engine_loss": ("te|transformer_engine & cross_entropy|ce|ce_loss", "megatron bridge"),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
-    # K: BigScience prints what nvidia-smi shows; Primus' "hip mem usage" is `mem_get_info`: total less free
-    "device_memory": ("nvidia|rocm|amd smi", "hip mem|memory", "bigscience|big_science"),
+    # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
+    "device_memory": (
+        "nvidia|rocm|amd|hl|npu|xpu smi",
+        "nvml|pynvml|dcgm|gpustat|nvitop",
+        "mem get info",
+        "hip mem|memory",
+        "bigscience|big_science",
+        "primus",
+    ),
     # K: ColossalAI's benchmarks print `max_memory_allocated` of their first rank
-    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated", "colossal|colossalai"),
+    "allocated_memory": (
+        "max memory? allocated",
+        "memory|mem|peak & allocated",
+        "max|peak active memory|mem|bytes?",
+        "colossal|colossalai",
+    ),
+    # the largest of many ranks; nobody says of which, the figure is of the first
+    "memory_of_all": (
+        "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*",
+        "worst|fullest|heaviest rank|gpu|device|stage|node",
+        "max*|largest on|over|of the? first and? last node*|rank*|stage*",
+    ),
+    # K: Primus prints what its last rank sees (`print_rank_last_patches.py`)
+    "memory_of_last": ("memory|mem|reserved|allocated & last rank", "memory|mem of|on|from the? last stage", "primus"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "bf16|fp16|16 true",  # K: Lightning's name of it
@@ -136,7 +165,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# layer* offloaded",
     ),
     "recompute_layers": (
-        f"{_RECOMPUTED} num? layer* #",
+        "recomput*|remat* num? layer* #",  # K: `checkpoint-num-layers` of older Megatron are those of a group
         f"{_RECOMPUTED} of? first? # layer*",
         "# layer* fully? recomputed|checkpointed",
     ),
@@ -177,7 +206,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "virtual_stages": (
         "vpp|vp size? #",
         "virtual pipeline|pp model? parallel? size|degree|stages|chunks? #",
-        "virtual stages #",
+        "virtual stages? #",
         "# way vpp|virtual|interleav*",
         "interleav* pipeline|pp? degree|factor|size #",
         "interleav* pipeline|pp #",
@@ -210,7 +239,6 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
-        "# stages!",
         f"pp|pipeline_parallel*|pipelined|gpipe {_ACROSS} stage*|partition*|node*|host*|server*|gpu*|device*",
     ),
     "context": (
@@ -226,7 +254,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "offload_share": ("offload* frac*|ratio|share #",),
+    "offload_share": ("offload* with|at|by? a? frac*|ratio|share #",),
     "global_batch": ("# gbs","global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
@@ -283,7 +311,8 @@ ABSENT: Mapping[str, tuple[str, ...]] = MappingProxyType({
 _MOMENTS = "moment*|optimizer_state|optim_state|adam*_state|exp_avg"
 STATES = (
     (f"fp32|float32|32_bit & {_MOMENTS}", "fp32"),
-    (f"bf16|bfloat16|16_bit & {_MOMENTS}", "bf16"), (f"fp16|float16 & {_MOMENTS}", "fp16"),
+    (f"bf16|bfloat16|16_bit & {_MOMENTS}", "bf16"), ("bf16|bfloat16|16_bit states", "bf16"),
+    (f"fp16|float16 & {_MOMENTS}", "fp16"),
     (f"fp8|float8|8_bit & {_MOMENTS}", "fp8"),
 )  # fmt: skip
 """The format of the optimizer's moments."""
@@ -301,6 +330,7 @@ GRADIENTS = (
     ("fp32|float32|32_bit|single_precision sum*|accum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
+    ("gradient|grad compressed|cast to bf16|bfloat16|fp16|16_bit", "bf16"),
 )  # fmt: skip
 """The format in which gradients add up."""
 
@@ -311,7 +341,7 @@ ATTENTIONS = (
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
     ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
-    ("fa|flash ck", "flash_2"),
+    ("fa|flash ck", "flash_2"), ("te|transformer_engine with|via|on ck", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
@@ -334,15 +364,17 @@ RECOMPUTES = (
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
-    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
+    (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
-    (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|block|uniform", "full"), ("use checkpoint", "full"),
+    (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|per_stage|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
     (f"{_RECOMPUTE} & of|the|all|decoder|transformer|encoder layers~|blocks~", "full"),
-    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
+    ("gradient|activation|grad|act|layer checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
+    (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
     ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
 )  # fmt: skip

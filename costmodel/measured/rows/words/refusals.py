@@ -11,15 +11,22 @@ from costmodel.measured.rows.words.grammar import Table, said
 def other_than_pretraining(source: str, model: str, notes: str) -> str | None:
     """Why a row is refused whose words name what is trained in other ways, or not at all; what they mention in passing,
     before or after the training, is no reason."""
-    told = re.split(r"[;|]|\.\s", notes)
+    told = re.split(r"[;|]|\.\s", _QUICK.sub("", notes))
     own = "; ".join(_FROM_THEN_ON.split(sentence)[0] for sentence in told if not _IN_PASSING.search(sentence))
     words = f"{source} | {model} | {own}"
     untrained = None if _TRAINS.search(words) else _reason(words, kinds.NO_TRAINING)
     return _reason(words, kinds.OTHER_TRAINING) or untrained or _reason(model, kinds.OTHER_MODELS)
 
 
+_QUICK = re.compile(
+    r"\bprompt tuning of (?!(?:the |an? )?(?:[\w.\-]+ )?"
+    r"(?:models?|llms?|plms?|soft|prompts?|weights|llama|bert|gpt|t5)\b)",
+    re.IGNORECASE,
+)
+"""Of a network or a program, done soon."""
 _IN_PASSING = re.compile(
-    r"^\s*(?!this\b|these\b)(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b|\b(?:afterwards?|later|subsequent\w*|separate\w*|downstream|future)\b",
+    r"^\s*(?!this\b|these\b)(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
+    r"|\b(?:in (?:the )?others?\b|afterwards?|later|subsequent\w*|separate\w*|downstream|future)\b",
     re.IGNORECASE,
 )
 _FROM_THEN_ON = re.compile(

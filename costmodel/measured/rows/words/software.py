@@ -14,8 +14,8 @@ SOFTWARE_NAMES = (
     ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
     ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
-    ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
-    ("mind_speed|model_link|pai_megatron", "megatron-core"),
+    ("transformer engine", "megatron-core"), ("te", "megatron-core"),
+    ("pai_megatron", "megatron-core"), ("primus|mind_speed|model_link", "megatron-2022"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
     ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("ds config|z1|z2|z3|zero*", "deepspeed"),
@@ -45,8 +45,8 @@ SHARDINGS = (
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
     ("deep_speed stage 0", 0), ("deep_speed stage 2", 2), ("deep_speed stage 1", 1), ("deep_speed stage 3", 3),
     ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
-    ("param*|weight* is|are? shard*|partition*|split|divided", 3),
-    ("adam*|optimizer & shard*|partition*|split state?", 1), ("sdp", 3),
+    ("param*|weight*|model_state is|are? shard*|partition*|split|divided", 3),
+    ("adam*|optimizer & shard*|partition*|split state?", 1), ("sdp #", 3),
     ("stage 1 shard*", 1), ("stage 2 shard*", 2), ("stage 3 shard*", 3), ("zero~ optimi*|dp|data_parallel*", 1),
     ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
 )  # fmt: skip

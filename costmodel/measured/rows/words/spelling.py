@@ -45,6 +45,7 @@ _RESPELT = (
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
     ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
     ("w/o", re.compile(r"\bw/o\b"), "without"),
+    ("w/", re.compile(r"\bw/\s?(?=[a-z])"), "with "),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
     ("k", re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)"), _in_full),
     # of several things that are in one place each is there
@@ -69,13 +70,14 @@ _SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])|[(\[]\d+(?:,\d+)+[)\
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
 _GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
+_SPACED = re.compile(r"(?<![\w.\-])(?:[tpdce]\d+,?\s){1,4}[tpdce]\d+(?![\w.])")
 _TURNED = re.compile(
     r"(?<![\w.])\d+(?:[tpdce]p?|\s[tpdce]p)(?:\s*[x/,\-]\s*(?:and\s)?\d+(?:[tpdce]p?|\s[tpdce]p))+(?!\w)"
 )
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
 _BARE = re.compile(
-    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert)\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
 )
 _OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
 _IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
@@ -87,6 +89,7 @@ _PAIRS = re.compile(r"\b(tp|tensor[ \-]parallel\w*)\s(?:over |across |in )?pairs
 
 def _degrees(text: str) -> str:
     """Each degree beside its name: `TP/PP/DP = 8/4/2`, `8x4x2 (TP x PP x DP)`, `t8p4d2`, a paper's `t = 8, p = 4`."""
+    text = _SPACED.sub(lambda found: _apart(found[0]) if {"t", "p"} <= {*found[0]} else found[0], text)
     text = _GLUED.sub(lambda found: _apart(found[0]), text)
     text = _TURNED.sub(_turned, text)
     if not _SEVERAL.search(text):
