@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from costmodel.formulas.counts import counts as counts
     from costmodel.formulas.counts import payload_copies as payload_copies
     from costmodel.formulas.counts import saved_bytes as saved_bytes
+    from costmodel.formulas.counts import single as single
     from costmodel.formulas.counts import split_shares as split_shares
+    from costmodel.formulas.counts import touches as touches
     from costmodel.formulas.curves import CurveRange as CurveRange
     from costmodel.formulas.curves import Curves as Curves
     from costmodel.formulas.curves import Hardware as Hardware

@@ -51,6 +51,17 @@ def payload_copies(op: Op, point: PlanPoint) -> Scalar:
     return _sent(op, point) if op.kind == Kind.EXCHANGE else 1.0
 
 
+def touches(op: Op, point: PlanPoint) -> tuple[Scalar, Scalar]:
+    """Passes forward and backward of an operator that only moves data: of a loss those of its row too."""
+    row, loss = point.loss, op.kind == Kind.LOSS
+    return op.touches_forward + loss * row.touches_forward, op.touches_backward + loss * row.touches_backward
+
+
+def single(op: Op, point: PlanPoint) -> Scalar:
+    """1 where the passes of an operator that only moves data are as many in any software."""
+    return op.single + (1 - op.single) * point.loss.single * (op.kind == Kind.LOSS)
+
+
 def split_shares(point: PlanPoint) -> Shares:
     """What is left of a dimension after the plan has divided it: one share for each `Split`."""
     inverse_tensor = 1.0 / point.tensor
@@ -228,12 +239,13 @@ class _Counter:
 
     def memory(self, op: Op) -> MemoryCount:
         moved = self.elements(op) * self.point.precision.activation_bytes
+        forward, backward = touches(op, self.point)
         return MemoryCount(
             name=op.name,
             module=op.module,
-            forward_bytes=op.touches_forward * moved,
-            backward_bytes=op.touches_backward * moved,
-            single=op.single + (1 - op.single) * self.point.loss.single * (op.kind == Kind.LOSS),
+            forward_bytes=forward * moved,
+            backward_bytes=backward * moved,
+            single=single(op, self.point),
         )
 
     def matrix(self, op: Op) -> Scalar:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from costmodel.formulas import payload_copies
+from costmodel.formulas import payload_copies, touches
 from costmodel.graph.dataflow import KEYS_AND_VALUES
 from costmodel.graph.views import Operator, named
 from costmodel.inputs import Kind, PlanPoint
@@ -46,8 +46,8 @@ def amounts(operator: Operator, point: PlanPoint) -> dict[str, Scalar]:
         if op.backward if phase == "B" else op.forward:
             found["payload_bytes"] = payload_copies(op, point) * size_bytes * rows * length["n"]
     else:
-        touches = op.touches_backward if phase == "B" else op.touches_forward
-        found["moved_bytes"] = touches * size_bytes * rows * length["n"]
+        forward, backward = touches(op, point)
+        found["moved_bytes"] = (backward if phase == "B" else forward) * size_bytes * rows * length["n"]
     if phase == "F":
         found["parameters"] = sum(view.elements for view in operator.reads if view.tensor.parameter)
     found["kept_bytes"] = math.fsum(view.size_bytes for view in operator.keeps)

@@ -18,6 +18,7 @@ from costmodel.formulas import (
     counts,
     matmul_s,
     memory_s,
+    single,
     timing,
 )
 from costmodel.graph.amounts import amounts, lengths
@@ -43,9 +44,8 @@ def prices(workload: Workload, cluster: Cluster, point: PlanPoint) -> Callable[[
         found = amounts(operator, point)
         if op.kind in (Kind.SYNC, Kind.EXCHANGE, Kind.GATHER):
             return float(_sent_s(op.kind, found["payload_bytes"], times))
-        own_bytes, loss = found["moved_bytes"], point.loss.single * (op.kind == Kind.LOSS)
-        single = op.single + (1 - op.single) * loss
-        moved = MemoryCount(name=op.name, forward_bytes=own_bytes, backward_bytes=own_bytes, single=single)
+        own_bytes = found["moved_bytes"]
+        moved = MemoryCount(name=op.name, forward_bytes=own_bytes, backward_bytes=own_bytes, single=single(op, point))
         return float(memory_s(moved, point, times.rates, cluster.stack)[0])
 
     return seconds

@@ -255,22 +255,47 @@ def alignment_work(row: AttentionRow, head_size: float) -> float:
 
 @pytree
 class LossRow:
-    """Bytes of the loss at its peak, for each logit and for each element of the head's input."""
+    """Passes of the loss over the logits, in elements of the activations, and its bytes at their peak, for each logit
+    and for each element of the head's input."""
 
+    touches_forward: Scalar
+    touches_backward: Scalar
     own: Scalar = 0.0  # 1: `Stack.logit_bytes` for each logit
     logit_bytes: Scalar = 0.0
     input_bytes: Scalar = 0.0
-    single: Scalar = 0.0  # 1: one kernel in any software
+    single: Scalar = 0.0  # 1: so many passes in any software
 
 
 LOSSES = {
-    "usual": LossRow(own=1.0),  # as the software has it
-    # loss and gradient in one kernel, in place: 16-bit logits, and their gradient in a second copy
-    "fused": LossRow(logit_bytes=4.0, single=1.0),
-    # head and loss in one operator over chunks of tokens: in 16 bits, at most twice as many logits at a time as the
-    # input has elements, and the input's gradient. Source: Liger-Kernel (Hsu et al. 2024), fused_linear_cross_entropy
-    "chunked": LossRow(input_bytes=6.0, single=1.0),
+    "usual": LossRow(touches_forward=3.0, touches_backward=2.0, own=1.0),  # as the software has it
+    "framework": LossRow(touches_forward=11.0, touches_backward=13.0, logit_bytes=14.0, single=1.0),
+    "vocab_parallel": LossRow(touches_forward=19.0, touches_backward=7.0, logit_bytes=8.0, single=1.0),
+    "fused": LossRow(touches_forward=3.0, touches_backward=2.0, logit_bytes=4.0, single=1.0),
+    "chunked": LossRow(touches_forward=3.0, touches_backward=0.0, input_bytes=6.0, single=1.0),
 }
+r"""How the loss is computed, with its passes over logits of 16 bits, each a read or a write of two bytes a logit.
+
+$$q_F = \tfrac12 \sum_{k \in F} (r_k + w_k), \quad q_B = \tfrac12 \sum_{k \in B} (r_k + w_k)$$
+
+with the bytes that kernel $k$ reads and writes for each logit; what is one number a token does not count.
+
+- *framework*: PyTorch's `cross_entropy(logits.float())`, kernel by kernel. Forward a cast (2 read, 4 written) and
+  `log_softmax`, whose kernel reads a row longer than shared memory three times, for its maximum, its sum and its
+  result (12, 4). Backward `nll_loss` fills a gradient (0, 4), `log_softmax` reads the gradient for its sum and with
+  the result again (4 + 8, 4), and a cast (4, 2). Source: ATen, `SoftMax.cu` (`cunn_SoftMaxForward`,
+  `cunn_SoftMaxBackward`). At the peak it holds logits in 16 and in 32 bits, their logarithms and a gradient.
+- *vocab_parallel*: Megatron's, on divided logits. Forward a cast (2, 4), the maximum (4, 0), and in place a difference
+  (4, 4), its exponential (4, 4), a sum (4, 0) and a quotient (4, 4); backward a product in place (4, 4) and a cast (4,
+  2). Source: Megatron-LM, `tensor_parallel/cross_entropy.py`; nanotron has the same. Its own fusion
+  (`fused_cross_entropy.py`, compiled) joins cast and maximum, and difference, exponential and sum, but writes what is
+  changed in place twice: 15 and 9, which is not another row.
+- *fused*: forward one kernel for the sum (2, 0) and one that leaves the gradient in place of the logits (2, 2),
+  backward a product (2, 2). Source: Transformer Engine, `triton/cross_entropy.py`; Liger's is the same,
+  FlashAttention's and what compilers make of it read once less. 16-bit logits, and their gradient in a second copy.
+- *chunked*: head and loss in one operator over chunks of tokens: the same two kernels, and no logits for the backward
+  pass. In 16 bits, at most twice as many logits at a time as the input has elements, and the input's gradient. Source:
+  Liger-Kernel (Hsu et al. 2024), `fused_linear_cross_entropy`.
+"""
 
 
 @pytree

@@ -3,7 +3,7 @@
 import dataclasses
 
 from costmodel.inputs import options
-from costmodel.inputs.options import AttentionRow, PrecisionRow, RecomputeRow
+from costmodel.inputs.options import AttentionRow, LossRow, PrecisionRow, RecomputeRow
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
@@ -28,6 +28,7 @@ class Habits:
     # option rows
     attention: str = "flash_3"  # what "flash" means: the latest kernel of the die, or FlashAttention-2
     selective: RecomputeRow | None = None  # what "selective" means; None: as in Megatron, the attention's core
+    loss: str = "usual"  # what "usual" means: a row of `options.LOSSES`
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     gathers_8bit_weights: bool = False  # such weights are cast before they are gathered, not after
@@ -43,7 +44,7 @@ class Habits:
     rotation_passes: bool = False  # the rotation is a chain of kernels
     norm_copies_bytes: float | None = None  # of unfused norms in 32 bits, per element; None: norms are one kernel
     norms_alone_fused: bool = False  # one kernel for each norm, beside other operators that are not fused
-    gathered_loss: bool = False  # every tensor rank computes the loss on all logits, in 32 bits
+    gathered_loss: bool = False  # every tensor rank computes the loss on all logits
     softmax_in_32_bits: bool = False
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     # the host
@@ -78,6 +79,11 @@ class Habits:
     def attention_row(self, name: str) -> AttentionRow:
         """The row of an attention kernel; `flash` is the one that this software calls."""
         return options.ATTENTIONS[self.attention if name == "flash" else name]
+
+    def loss_row(self, name: str) -> LossRow:
+        """The row of a loss; of the usual one the passes of this software's, and the bytes of its Stack."""
+        row = options.LOSSES[self.loss if name == "usual" else name]
+        return dataclasses.replace(row, own=1.0, logit_bytes=0.0) if name == "usual" else row
 
     def recompute_rows(self) -> dict[str, RecomputeRow]:
         """The rows of all modes as this software has them."""

@@ -39,8 +39,6 @@ def dlrm(
         kind=Kind.LOSS,
         rows=(Size(value=1, split=SAMPLES),),
         columns=width,
-        touches_forward=3.0,
-        touches_backward=2.0,
     )
     blocks = (Block(name="model", ops=ops), Block(name="loss", position=Position.LAST, ops=(loss,)))
     return Workload(name=name, blocks=blocks, sequence=1, batch=batch, hidden=features * hidden)

@@ -210,8 +210,6 @@ def head(before: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Sca
         kind=Kind.LOSS,
         rows=(Size(value=tokens, split=TOKENS),),
         columns=logits,
-        touches_forward=3.0,  # cast, maximum and sum over float32 logits, in units of the activation type
-        touches_backward=2.0,
     )
     product = linear(LOGITS, tokens, (Size(value=hidden),), logits, bias=vocabulary if bias else None)
     edge = sync("head sync", tokens, hidden, forward=False)

@@ -109,8 +109,6 @@ def _classifier(tokens: Scalar, width: Scalar, classes: Scalar) -> Block:
         kind=Kind.LOSS,
         rows=one,
         columns=(Size(value=classes),),
-        touches_forward=3.0,
-        touches_backward=2.0,
     )
     final = norm("final norm", tokens, width, layer_norm=True)
     return Block(name="head", position=Position.LAST, ops=(final, scores, loss))

@@ -114,17 +114,16 @@ def rotation_passes(op: Op) -> tuple[Op, ...]:
 
 
 def loss_on_all_logits(op: Op) -> tuple[Op, ...]:
-    """Logits are gathered before the loss, which every tensor rank computes on the whole vocabulary, in 32 bits.
+    """Logits are gathered before the loss, which every tensor rank computes on the whole vocabulary.
 
-    A gather carries half of what a sync of the same elements does. Passes: cast (6 bytes), logarithm of the softmax
-    (12) and back (8), cast (6). Evidence V: reference/accuracy.md, section 6.
+    A gather carries half of what a sync of the same elements does. Evidence V: reference/accuracy.md, section 6.
     """
     if op.kind != Kind.LOSS:
         return (op,)
     columns = tuple(dataclasses.replace(size, split=()) for size in op.columns)
     half = tuple(dataclasses.replace(size, value=0.5 * size.value) for size in columns)
     gather = Op(name="logits gather", kind=Kind.SYNC, rows=op.rows, columns=half, backward=False)
-    return (gather, dataclasses.replace(op, columns=columns, touches_forward=9.0, touches_backward=7.0, single=1.0))
+    return (gather, dataclasses.replace(op, columns=columns))
 
 
 def softmax_in_32_bits(op: Op) -> tuple[Op, ...]:

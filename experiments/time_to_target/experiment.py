@@ -74,7 +74,7 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         parts = row["together"]["real_parts"]
         real = "" if parts is None else f"{_sooner(first, parts)} on real parts and "
         joint = f"{_sooner(first, both)} with rates of any size"
-        told.append(f"{budget} takes {first['days']:.3g} days one after the other, together {real}{joint}.")
+        told.append(f"{budget} takes {first['days']:#.3g} days one after the other, together {real}{joint}.")
         gaps.append(f"{100 * both['gap']:.2g}")
     return [
         *told,
@@ -85,7 +85,7 @@ def answer(results: Mapping[str, Any]) -> list[str]:
 
 def _sooner(first: Mapping[str, Any], together: Mapping[str, Any]) -> str:
     """Days together, and how many times sooner that is."""
-    return f"{together['days']:.3g} ({first['days'] / together['days']:.2f} times sooner)"
+    return f"{together['days']:#.3g} ({first['days'] / together['days']:.2f} times sooner)"
 
 
 def _row(template: Cluster, budget_usd: float, target: Target, ending: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
     for row in results["rows"]:
         turn, both = row["in_turn"], row["together"]
         told = [cell for name in ("real_parts", "any_rates") for cell in _cells(turn, both[name])]
-        days, gap = "" if turn is None else f"{turn['days']:.3g}", both["any_rates"] and both["any_rates"]["gap"]
+        days, gap = "" if turn is None else f"{turn['days']:#.3g}", both["any_rates"] and both["any_rates"]["gap"]
         first = (row["budget_usd"] / 1e6, f"{row['target']['loss']:g}", days)
         rows.append(
             (*first, *told, None if gap is None else f"{100 * gap:.2g}", both["pairs"], f"{row['seconds']:.0f}")
@@ -167,7 +167,7 @@ def _cells(turn: Mapping[str, Any] | None, together: Mapping[str, Any] | None) -
     """Days, and how many times sooner they are than one after the other."""
     if together is None:
         return "", ""
-    return f"{together['days']:.3g}", "" if turn is None else f"{turn['days'] / together['days']:.2f} x"
+    return f"{together['days']:#.3g}", "" if turn is None else f"{turn['days'] / together['days']:.2f} x"
 
 
 def failure(results: Mapping[str, Any]) -> str | None:

@@ -25,7 +25,7 @@ ROW = {
 def test_the_table_tells_the_factor():
     table = experiment.tables({"rows": [ROW, ROW | {"in_turn": None}]})[0]
     assert list(table.columns[6].cells) == ["3.00 x", ""]
-    assert "0.5 (3.00 times sooner) with rates" in experiment.answer({"rows": [ROW]})[0]
+    assert "0.500 (3.00 times sooner) with rates" in experiment.answer({"rows": [ROW]})[0]
     assert experiment.answer({"rows": [ROW | {"late": ["time was up"]}]})[-1] == "With 1 M USD, time was up."
 
 

@@ -37,6 +37,7 @@ INSIDE = {
     "memory.working_bytes", "roofs.roofs", "roofs.redone",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.around",
     "timing.stages", "timing.hops", "timing.redone_s", "counts.payload_copies", "counts.saved_bytes",
+    "counts.single", "counts.touches",  # test_losses.py
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
     "modules.by_module", "timing.modules_s", "roofline.module_times",  # test_modules.py
     "roofline.larger",  # of `roofline.rates:fill`

@@ -48,17 +48,27 @@ def fsdp(accelerators: int, software: str | None = None):
     return evaluate(load_workload("llama2-7b", batch=2 * accelerators), cluster, plan)
 
 
+PUBLISHED_POWER, PUBLISHED_THROUGHPUT = 0.0587, 0.3722
+"""What each of 2,048 H100 draws and does less than each of 128 under FSDP (a text that quotes arXiv 2411.13055)."""
+
+
 @pytest.mark.parametrize("software", [None, "fsdp"])
 def test_accelerators_that_wait_draw_little_less(software):
-    """Power falls by 4 to 8 % from 8 to 2,048 (published -5.9 %: a text that quotes arXiv 2411.13055), utilisation by
-    more."""
+    """From 8 to 2,048 power falls by 4 to 8 % under FSDP, which is what was measured.
+
+    Other software may hide more and wait less: of what it loses it saves at least the published share. Utilisation
+    falls by more in any case.
+    """
     few, many = fsdp(8, software), fsdp(2048, software)
-    assert few.economics is not None
-    assert many.economics is not None
-    watts = [each.economics.base.draw.servers_w / n for each, n in ((few, 8), (many, 2048))]
-    saved = 1 - watts[1] / watts[0]
-    assert 0.04 <= saved <= 0.08
-    assert 1 - many.mfu / few.mfu > 1.5 * saved
+    watts = []
+    for each, n in ((few, 8), (many, 2048)):
+        assert each.economics is not None
+        assert each.economics.base.draw is not None
+        watts.append(each.economics.base.draw.servers_w / n)
+    saved, lost = 1 - watts[1] / watts[0], 1 - many.mfu / few.mfu
+    least = 0.04 if software == "fsdp" else PUBLISHED_POWER / PUBLISHED_THROUGHPUT * lost
+    assert least <= saved <= 0.08
+    assert lost > 1.5 * saved
 
 
 @pytest.mark.parametrize("sequence", [4096, 65536])

@@ -60,6 +60,13 @@ SAID = {  # fact: wordings
         "fused {softmax|lm head} and {loss|cross entropy}",
         "{Triton|Apex|flash} fused {cross entropy|loss}",
         "fused kernel for {cross entropy|the loss}",
+        "compiled {cross entropy|loss}",
+    ),
+    "engine_loss": (
+        "{TE|Transformer Engine} {fused |}{cross entropy|cross-entropy loss|CE loss}",
+        "{cross entropy|CE loss} {of|by|from|in} {TE|Transformer Engine}",
+        "cross_entropy_fusion_impl{=| }te",
+        "{cross entropy|CE} fusion {TE|te}",
     ),
     "host_optimizer": (
         "optimizer {offload|offloaded|offloading}{| to cpu| to host memory}",
@@ -144,6 +151,7 @@ DENIED = {
     "compiled": ("torch.compile",),
     "chunked_loss": ("chunked loss", "Liger"),
     "fused_loss": ("fused cross entropy",),
+    "engine_loss": ("TE cross entropy", "Transformer Engine CE loss"),
     "host_optimizer": ("optimizer offload", "CPU optimizer"),
     "cuda_graphs": ("CUDA graphs", "graph capture"),
     "sequence_parallel": ("sequence parallelism", "SP", "sequence parallel"),

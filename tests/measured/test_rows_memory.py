@@ -145,6 +145,29 @@ def test_chunked_losses_are_read_in_any_words(words):
     assert (read().plan.loss, read(notes=words).plan.loss) == ("usual", "chunked")
 
 
+@pytest.mark.parametrize(
+    ("source", "notes", "passes"),
+    [
+        ("Megatron-LM table", "", 26),
+        ("Megatron-LM table", "fused cross entropy", 26),
+        ("Megatron-LM table", "Transformer Engine cross entropy", 5),
+        ("Megatron-Bridge recipes", "", 5),
+        ("torchtitan table", "", 24),
+        ("torchtitan table", "torch.compile", 24),
+        ("torchtitan table", "compiled loss", 5),
+        ("llm-foundry table", "", 5),
+        ("HF Trainer with DeepSpeed", "", 24),
+        ("HF Trainer with DeepSpeed", "Liger kernels", 3),
+        ("nanotron table", "", 26),
+        ("MaxText table", "", 5),
+    ],
+)
+def test_passes_of_the_loss_are_those_of_the_software(source, notes, passes):
+    found = read(source=source, notes=notes, hardware="H100-80GB-SXM", tp="1", pp="1", dp="64")
+    row = found.cluster.stack.habits.loss_row(found.plan.loss)
+    assert row.touches_forward + row.touches_backward == passes
+
+
 @pytest.mark.parametrize("words", PURE)
 def test_training_without_masters_is_read_in_any_words(words):
     assert read().plan.master_weights

@@ -76,6 +76,7 @@ SAID = {
     + ("TP pairs", "tensor-parallel pairs", "2-way {operator|tensor|intra-op} parallelism")
     + ("tensor 2, {context 1, |}pipeline 1", "mesh fsdp=-1, model=2", "(data 32 x model 2)"),
     ("attention", "flash_2"): ("FA CK v2", "{FA|attention}, CK backend", "TE {with|via|w/} CK"),
+    ("gradient_dtype", "bf16"): ("Megatron-LM, DP gradients {compressed|cast} to {bf16|BF16}",),
     ("gradient_dtype", "fp32"): ("ZeRO-1, bf16 optimizer with {fp32|FP32} accumulation",),
     ("context", 4): ("Ulysses {sequence parallel |}size 4", "d_sp = 4, d_dp = 16")
     + ("{head-parallel|head parallel degree} 2, context-parallel 2",),
@@ -208,3 +209,29 @@ def test_prompt_tuning_of_a_network_is_no_training(notes):
 def test_notes_deny_what_a_sources_name_says():
     row = OPEN | {"source": "Liger's benchmarks", "notes": "FSDP baseline without Liger"}
     assert read(**row).plan.loss == "usual"
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        "weights are {sharded|split} by {TP|tensor parallelism}",
+        "expert weights {split|partitioned} by EP",
+        "{trained|pretraining} {with|in} 2 stages",
+        "weights kept in bf16 after the update",
+        "SDP flash kernel",
+        "FSDP 2",
+        "on the Lion cluster",
+        "{checkpoints are sent to|weights saved on} S3",
+        "selective data loading",
+        "pipeline of 4 data loaders",
+    ],
+)
+def test_what_says_nothing_of_the_plan(notes):
+    row = OPEN | {"zero_stage_or_fsdp": "FSDP2", "tp": "1", "pp": "1", "flash_attention": "2"}
+    plain = read(**row | {"notes": "compiled"}).plan
+    for said in sentences(notes):
+        assert read(**row | {"notes": f"compiled; {said}"}).plan == plain, said
+    open_plan = read(**OPEN | {"notes": "Megatron-LM"}).plan
+    for said in sentences(notes):
+        if "FSDP" not in said.upper() and "SDP" not in said.upper():
+            assert read(**OPEN | {"notes": f"Megatron-LM; {said}"}).plan == open_plan, said

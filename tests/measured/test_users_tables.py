@@ -106,6 +106,18 @@ TABLES = {
         dict(gpus=8, batch=16, mb=1, step_s=2.15579, mem_gb=47.3),
         dict(gpus=128, tp=8, batch=16, step_s=1.23522),
     ),
+    "peaks_of_gigabytes": (
+        dict(gpus=8, batch=128, mb=4, step_s=15.9, mem_gb=68.3),
+        dict(gpus=32, batch=256, layers=44, zero=3, step_s=9.9),
+    ),
+    "german_units": (
+        dict(gpus=256, batch=2048, seq=2048, step_s=4.94985),
+        dict(gpus=1024, batch=1024, seq=8192, step_s=1.04357),
+    ),
+    "days_of_chips": (
+        dict(gpus=256, batch=1024, step_s=2.42064),
+        dict(gpus=128, step_s=3.65219),
+    ),
 }
 
 

@@ -21,6 +21,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "norms_alone_fused": facts.get("fused_norms") == 1.0,
         "rotation_passes": prints_kernels or bool(facts.get("eager")),
         "gathered_loss": prints_kernels,
+        "loss": "framework" if prints_kernels else usual.loss,
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "deepspeed_zero": own,
         "gathers_8bit_weights": bool(facts.get("gathers_8bit")),

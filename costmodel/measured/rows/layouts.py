@@ -154,10 +154,11 @@ def _gradient_dtype(columns: Columns, software: str) -> str:
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:
-    """Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials)."""
+    """Chunked, in one kernel or as the software has it. Megatron's own fusion is as its class has it (`LOSSES`), but
+    where it calls Transformer Engine's. A compiled model has no compiled loss (K: torchtitan compiled blocks first)."""
     if facts.get("chunked_loss"):
         return "chunked"
-    return "fused" if facts.get("fused_loss") and not software.startswith("megatron") else "usual"
+    return "fused" if facts.get("engine_loss" if software.startswith("megatron") else "fused_loss") else "usual"
 
 
 def _experts(

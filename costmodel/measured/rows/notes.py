@@ -10,7 +10,15 @@ from costmodel.measured.rows.words import absent, clauses, meanings, named, numb
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
 _OLD_HARDWARE = ("v100", "a100")
-_OF_SOURCE = ("fused_loss", "chunked_loss", "device_memory", "allocated_memory", "memory_of_last", "whole_heads")
+_OF_SOURCE = (
+    "fused_loss",
+    "engine_loss",
+    "chunked_loss",
+    "device_memory",
+    "allocated_memory",
+    "memory_of_last",
+    "whole_heads",
+)
 """Facts that a source's name tells."""
 _OVERLAPS = ("overlap_data", "async_tp", "overlap_pipeline", "overlap_expert")
 
@@ -78,8 +86,15 @@ def _numbers(text: str) -> dict[str, float]:
         found["context"] = found["head_parallel"] * (found["ring"] or found["context"] or 1.0)
     elif not found["context"] and found["sequence_ranks"] != found["tensor"]:  # equal ones are Megatron's
         found["context"] = found["sequence_ranks"]
+    if not found["pipeline"]:
+        found["pipeline"] = next(
+            (float(clause.split()[0]) for clause in clauses(text) if _STAGES.fullmatch(clause)), None
+        )
     undivided = [name for name, words in meanings.ABSENT.items() if not found[name] and absent(text, words)]
     return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
+
+
+_STAGES = re.compile(r"\d+ stages")  # and nothing else in the clause
 
 
 def _not_recomputed(text: str) -> str:

@@ -14,7 +14,7 @@ _HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "intra node shard*|fsdp")
 _HYBRID += ("shard*|fsdp|mics within|inside each|a|one|the? node|host",)
 _PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
 _UNDIVIDED = (
-    "weight*|param* is|are? replicated|whole",
+    "weight*|param* is|are? replicated|whole on|across|over every|each|all",
     "ddp",
     "plain|pure data parallel*",
     "data parallel* only",
@@ -49,6 +49,8 @@ _OF_SHARDING += _KEPT
 _OF_SHARDING += tuple(phrase for phrase, _ in meanings.SHARDINGS if not phrase.startswith("optim"))
 _PLUS_PLUS = ("zero ++|plus_plus", "qwz|hpz|qgz")
 _OF_SHARDING += ("qwz|hpz|qgz",)
+_OF_MODEL = re.compile(r"\b(?:tp|tensor|column|row|pp|pipeline|experts?|vocab\w*)\b")
+_OF_DATA = re.compile(r"zero|fsdp|hsdp|sdp|mics|\bdp\b|data|optim|replica|shard \d|hybrid|distributed")
 _NAMED_3 = re.compile(r"^3\b|(?:zero|stage)\W*3", re.IGNORECASE)
 _ZERO = re.compile(r"(?:^|\b(?:with|and|plus|using)\s|[+&]\s?)zero\W*$")  # of which nobody says the stage
 
@@ -129,6 +131,8 @@ def _in_words(text: str) -> tuple[str, int | None]:
     """The clauses of the words that speak of sharding, and the stage of ZeRO that they mean."""
 
     def is_of_sharding(clause: str) -> bool:
+        if _OF_MODEL.search(clause) and not _OF_DATA.search(clause):  # weights divided by tensor ranks
+            return False
         return said(clause, _OF_SHARDING) is not None or _ZERO.search(clause) is not None
 
     told = "; ".join(filter(is_of_sharding, clauses(text)))
@@ -150,7 +154,7 @@ _GROUPS = (
     r"|(?:shard\w*|partition\w*) (?:[\w()]+ ){0,3}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
     r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
-    r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
+    r"|fsdp\d?(?: *[=x] *| +(?!2\b))(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"
 )

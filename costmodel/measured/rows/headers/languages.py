@@ -3,6 +3,10 @@
 import re
 
 _SIZES = (
+    (r"\b(?:beschleuniger|gpu|karten|chip)s?[\s\-]*(?:an)?zahl\b", "num gpus"),
+    (r"modell[\s\-]*größe|taille (?:de |du )?modèle|tamaño (?:de |del )?modelo", "model size"),
+    (r"\bmrd\b\.?|\bmilliards?\b|\bmilliarden\b", "billion"),
+    (r"\bmio\b\.?|\bmillionen\b|\bmillones\b", "m"),
     (r"anzahl(?: der)?|zahl der|nombre (?:de |d['\u2019]\s*)|nb\.? (?:de |d['\u2019]\s*)|n[uú]mero de ", "num "),
     (r"(?:globale?r?|gesamte?)[\s\-]*(?:batch|stapel)[\s\-]*gr(?:öß|oess|öss)e", "global batch size"),
     (r"(?:mikro|micro)[\s\-]*(?:batch|stapel)(?:[\s\-]*gr(?:öß|oess|öss)e)?", "micro batch size"),

@@ -19,7 +19,7 @@ _RATE = re.compile(
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
 )
-_BARE_RATE = r"^(?:throughput|speed) (?:tok(?:en)?s?|samples?|seq(?:uence)?s?)$"
+_BARE_RATE = re.compile(r"(throughput |speed )?(?:tok(?:en)?s?|samples|seq(?:uence)?s)")  # `tokens_s`, `speed (tokens)`
 _FLAGS = {"1": "1", "true": "1", "yes": "1", "oom": "1", "0": "0", "false": "0", "no": "0"}
 _TO_NOTES = {
     "accumulation": "gradient accumulation {}",
@@ -62,7 +62,8 @@ def meaning(name: str) -> Meaning | None:
     if _plain(name) in _LOWER:
         return Meaning((_LOWER[_plain(name)],))
     words, unit = _words(name)
-    rate = _RATE.fullmatch(re.sub(_BARE_RATE, r"\g<0> per s", words) if unit in ("", "s") else words)
+    bare = _BARE_RATE.fullmatch(words)
+    rate = _RATE.fullmatch(f"{words} per s" if bare and (unit == "s" or (bare[1] and not unit)) else words)
     if rate:
         return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
     bracket = re.search(r"\(([^)]*)\)", name)
@@ -74,7 +75,7 @@ def meaning(name: str) -> Meaning | None:
     found = _of_tokens(f"{words} {unit}".strip())
     if found is None and known is not None:
         found = Meaning((known,), unit if unit == "k" or (known in _WITH_UNITS and is_unit(known, unit)) else "")
-    found = found or _of_run(words, unit)
+    found = found or _of_bytes(words, unit) or _of_run(words, unit)
     if found is None and re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name):  # of a setting in a section
         return _of_setting(re.split(r"[./]", name)[-1])
     return found
@@ -87,6 +88,12 @@ def _of_tokens(words: str) -> Meaning | None:
         return Meaning(("batch_tokens",), batch[2] or "")
     length = re.fullmatch(r"(.*?)(?: in)?(?: (k))?(?: (?:tok(?:en)?s?|t))?", words)
     return Meaning(("seq",), length[2] or "") if length and _known(length[1]) == "seq" else None
+
+
+def _of_bytes(words: str, unit: str) -> Meaning | None:
+    """A peak of bytes is one of memory."""
+    is_peak = words in ("peak", "max", "maximum") and unit in ("gb", "gib", "mb", "mib")
+    return Meaning(("measured_mem_GB",), unit) if is_peak else None
 
 
 def _of_run(words: str, unit: str) -> Meaning | None:

@@ -1,6 +1,6 @@
 """The names that people give columns, by the known column that each means."""
 
-CHIP = "gpu|accelerator|device|chip|card|npu|tpu|rank|xpu"
+CHIP = "gpu|accelerator|accel|device|chip|card|npu|tpu|rank|xpu"
 _CHIPS = "gpus|accelerators|devices|chips|cards|npus|tpus|ranks|xpus|gcds|cores|procs|processes|workers"
 _HOST = "node|host|server|machine|instance|vm"
 _PER = r"(?:per|a|each)"

@@ -99,7 +99,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "selective ac option 2",  # K: torchtitan, every second layer
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
-    "fused_loss": ("fused|fusion & cross_entropy|ce|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
+    "fused_loss": (
+        "fused|fusion & cross_entropy|ce|ce_loss|loss",
+        "compile* cross_entropy|ce|ce_loss|loss",
+        "foundry",  # K: flash-attention's
+    ),
+    # K: Megatron-Bridge's recipes set `cross_entropy_fusion_impl` to te
+    "engine_loss": ("te|transformer_engine & cross_entropy|ce|ce_loss", "megatron bridge"),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
     "device_memory": (
@@ -233,7 +239,6 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
-        "# stages!",
         f"pp|pipeline_parallel*|pipelined|gpipe {_ACROSS} stage*|partition*|node*|host*|server*|gpu*|device*",
     ),
     "context": (
@@ -325,7 +330,7 @@ GRADIENTS = (
     ("fp32|float32|32_bit|single_precision sum*|accum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
-    ("gradient|grad is|are? compressed|communicated|sent|cast to|in|as bf16|bfloat16|fp16|16_bit", "bf16"),
+    ("gradient|grad compressed|cast to bf16|bfloat16|fp16|16_bit", "bf16"),
 )  # fmt: skip
 """The format in which gradients add up."""
 

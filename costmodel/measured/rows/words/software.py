@@ -46,7 +46,7 @@ SHARDINGS = (
     ("deep_speed stage 0", 0), ("deep_speed stage 2", 2), ("deep_speed stage 1", 1), ("deep_speed stage 3", 3),
     ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
     ("param*|weight*|model_state is|are? shard*|partition*|split|divided", 3),
-    ("adam*|optimizer & shard*|partition*|split state?", 1), ("sdp", 3),
+    ("adam*|optimizer & shard*|partition*|split state?", 1), ("sdp #", 3),
     ("stage 1 shard*", 1), ("stage 2 shard*", 2), ("stage 3 shard*", 3), ("zero~ optimi*|dp|data_parallel*", 1),
     ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
 )  # fmt: skip
