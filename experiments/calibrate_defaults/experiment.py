@@ -36,6 +36,9 @@ from costmodel.measured import (
     without_each,
 )
 
+JUDGED = ("fit", "left_out", "class_left_out")
+"""By which constants rows are judged: those of all rows, and those that saw no row of the source, or of its class."""
+
 
 def run(
     folder: Path,
@@ -69,7 +72,7 @@ def run(
         (place / "stacks.toml").write_text(_toml(written[0]), encoding="utf-8")
         (place / "stacks_posterior.json").write_text(json.dumps(written[1], separators=(",", ":")), encoding="utf-8")
     slow = _regimes(trained, inside)
-    judged = zip(("fit", "left_out", "class_left_out"), (inside, *outside), strict=True)
+    judged = zip(JUDGED, (inside, *outside) if leave_out else (inside,), strict=False)
     return {"provenance": provenance} | {name: by_source(cases, errors) for name, errors in judged} | slow
 
 
@@ -133,9 +136,9 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
     """What the terminal shows."""
     from rich.table import Table
 
-    columns = ("median", "p90", "bias")
-    table = Table("source", "rows", *columns, "left out: median", *columns[1:], "class: median", *columns[1:], box=None)
-    judged = (results[name] for name in ("fit", "left_out", "class_left_out"))
+    columns, judged = ("median", "p90", "bias"), [results[name] for name in JUDGED if name in results]
+    others = ("left out: median", *columns[1:], "class: median", *columns[1:]) if len(judged) > 1 else ()
+    table = Table("source", "rows", *columns, *others, box=None)
     for own, *others in zip(*judged, strict=True):
         figures = [each[k] for each in (own, *others) for k in columns]
         table.add_row(own["source"], str(own["rows"]), *(f"{figure:.3f}" for figure in figures))
@@ -166,11 +169,15 @@ def _table(name: str, table: Mapping[str, Any]) -> list[str]:
 
 def answer(results: Mapping[str, Any]) -> list[str]:
     """Three sentences."""
-    about, left = results["provenance"], sorted(results["left_out"], key=lambda row: -row["median"])
+    about, left = results["provenance"], sorted(results.get("left_out", ()), key=lambda row: -row["median"])
     mean = np.mean([row["median"] for row in results["fit"]])
-    worst = f"the worst source is {left[0]['source']}, at {left[0]['median']:.2f}" if left else "no source was"
+    worst = (
+        f"Left out of the fit, the worst source is {left[0]['source']}, at {left[0]['median']:.2f}."
+        if left
+        else ("No source was left out of the fit, as was asked.")
+    )
     return [
         f"{about['rows']:,} rows of {len(about['sources'])} sources and {about['kernels']} kernels were fitted.",
         f"The medians of |log(predicted / measured)| by source are {mean:.3f} in the mean.",
-        f"Left out of the fit, {worst}.",
+        worst,
     ]

@@ -9,6 +9,7 @@ from costmodel.measured import posterior
 from costmodel.measured.fit import best_free, evaluator
 from experiments.accuracy import few_rows
 from experiments.accuracy.left_out import fits_without
+from experiments.calibrate_defaults import experiment as calibrate_defaults
 from tests.support.measured_rows import VARIED, made, with_times
 
 COLUMNS = ("source", "hardware", "kind", "op", "dtype", "shape_or_bytes", "value", "unit")
@@ -51,3 +52,14 @@ def test_three_rows_of_a_slow_machine_are_worth_one_factor(monkeypatch):
     assert own["one_factor"] < 1e-6
     assert own["after"] < 0.1
     assert 0.0 <= own["inside"] <= 1.0
+
+
+def test_nothing_is_told_of_sources_that_were_not_left_out():
+    fit = [{"source": "a", "rows": 2, "median": 0.1, "p90": 0.2, "bias": 0.0}]
+    results = {"provenance": {"rows": 2, "sources": ["a"], "kernels": 1}, "fit": fit}
+    assert calibrate_defaults.answer(results)[-1] == "No source was left out of the fit, as was asked."
+    assert len(calibrate_defaults.tables(results)[0].columns) == 5
+    left = [{**fit[0], "median": 0.3}]
+    results |= {"left_out": left, "class_left_out": left}
+    assert "the worst source is a, at 0.30" in calibrate_defaults.answer(results)[-1]
+    assert len(calibrate_defaults.tables(results)[0].columns) == 11
