@@ -10,9 +10,9 @@ import numpy as np
 from costmodel import Exact, Scalar, map_leaves
 from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
-from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
+from optimize.lattice import OVERLAPS, SAFE, Chunk, Families, Lattice
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, least_s, numbers_of
+from optimize.plans.row_bounds import any_schedule, fill_of, flop_bound_s, least_s, numbers_of
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
@@ -106,7 +106,7 @@ def fast_families(
     rows = rows[_row_bounds(lattice, rows, value) <= limit_of[rows]]
     first, _ = families.of_any_schedule(rows)
     if np.isfinite(limits).any():
-        least = least_value(lattice, value, _without_schedule_s(lattice, first))
+        least = _least_of_runs(lattice, first, value)
         first = first[least <= _of_plans(limit_of, lattice, first)]
     first = families.of_every_schedule(first)
     found = cost_of(lattice, first, functools.partial(_with_recompute, lattice, "none"), np.float32)
@@ -203,14 +203,15 @@ def fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
     return (cost.peak_bytes <= share * chip.hbm_bytes) & (cost.second_bytes <= chip.second_memory_bytes)
 
 
-def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
-    """Seconds that plans take at least which differ from these in schedule and recompute."""
+def _least_of_runs(lattice: Lattice, indices: np.ndarray, value: PlanValue) -> np.ndarray:
+    """Values that no plan is below which differs from one of these in schedule and recompute."""
     (workload, cluster), parts = numbers_of(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
     for own in _blocks(indices, np.float64):
         fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))
         point = _with_recompute(lattice, "none", own, np.float64)
         point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
         with np.errstate(all="ignore"):
-            least_s = any_schedule_s(lattice, counts(workload, point, _EXACT), point, cluster, _EXACT, fill)
-        parts.append(np.broadcast_to(least_s, len(own)))
+            counted = counts(workload, point, _EXACT)
+            found = any_schedule(lattice, counted, point, cluster, _EXACT, fill, value.loads)
+        parts.append(np.broadcast_to(SAFE * value.least_busy(*found), len(own)))
     return np.concatenate(parts)

@@ -52,8 +52,11 @@ class PlanValue:
 
     def least(self, step_s: Scalar, products_s: float) -> Any:
         """What no plan is worth less than that takes so long, its products alone `products_s` on every accelerator."""
-        busy = 0.0 if self.loads is None else self.loads[1] * products_s * min(self.drawn.values())
-        return step_s * min(self.factors.values()) + busy
+        return self.least_busy(step_s, 0.0 if self.loads is None else self.loads[1] * products_s)
+
+    def least_busy(self, step_s: Scalar, drawn_s: Scalar) -> Any:
+        """The same where busy units draw as much as so many seconds at the usual power."""
+        return step_s * min(self.factors.values()) + drawn_s * min(self.drawn.values(), default=0.0)
 
     def of_plan(self, workload: Workload, cluster: Cluster, plan: Plan) -> float:
         """The value of one plan, by the objectives of the table."""

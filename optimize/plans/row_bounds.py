@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats, by_identity, map_leaves
-from costmodel.formulas import OpCounts, Pipeline, around, counts, stages, timing, work
+from costmodel.formulas import Loads, OpCounts, Pipeline, around, counts, operators_s, sent_s, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
 from optimize.question import products_s
@@ -176,13 +176,32 @@ def any_schedule_s(
 
     Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden.
     """
+    return any_schedule(lattice, counted, point, cluster, sem, fill)[0]
+
+
+def any_schedule(
+    lattice: Lattice,
+    counted: OpCounts,
+    point: PlanPoint,
+    cluster: Cluster,
+    sem: Semantics,
+    fill: Scalar = 0.0,
+    loads: Loads = None,
+) -> tuple[Scalar, Scalar]:
+    """The same, and with loads the seconds at the usual power that draw as much as the units that operators and
+    messages within layers keep busy, whatever else is done."""
     point, both_ways = _overlapped(lattice, counted.microbatches, point)
     times = timing(counted, point, cluster, sem)
     todo = work(counted, times, point, cluster, sem)
     passes_s = _passes_s(todo.pipe, counted, point, both_ways, fill, sem)
     seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
     todo = dataclasses.replace(todo, gradient_traffic_s=seen)
-    return around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
+    step_s = around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
+    if loads is None:
+        return step_s, 0.0
+    compute_s, hbm_s = operators_s(counted, times.rates, point, cluster.stack)
+    busy_s = loads[1] * compute_s + loads[2] * hbm_s + loads[3] * sent_s(times)
+    return step_s, counted.microbatches / point.pipeline * busy_s
 
 
 def _overlapped(lattice: Lattice, microbatches: Scalar, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
@@ -196,10 +215,11 @@ def _passes_s(
     pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, fill: Scalar, sem: Semantics
 ) -> Scalar:
     """Where every schedule fills and drains, also the way of the first microbatch through all stages, and m - 1 turns
-    on the slowest (`formulas/pipeline/paths.py`)."""
+    on the slowest (`formulas/pipeline/paths.py`): on the last, interleaved, with what stages have less on the first."""
     own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
     (plain_s, first_s, middle_s, last_s), m = own_s, counted.microbatches
-    way_s = (m + fill) * plain_s + first_s + last_s + (m - 1) * sem.maximum(middle_s, last_s)
+    on_last_s = (m - 1) * last_s + (point.pipeline - 1) * sem.minimum(first_s, 0.0)
+    way_s = (m + fill) * plain_s + first_s + last_s + sem.maximum((m - 1) * middle_s, on_last_s)
     return sem.maximum(
         least_step_s(own_s, point.pipeline, m, both_ways, sem), np.where(np.greater(fill, 0), way_s, 0.0)
     )

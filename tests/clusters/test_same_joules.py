@@ -18,6 +18,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.lattice.lattice import Chunk
 from optimize.lattice.recompute_families import Families
 from optimize.plans import exhaustive
+from optimize.plans.evaluation import _least_of_runs
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds
 from optimize.question.asked import design_problem
@@ -25,7 +26,7 @@ from optimize.question.clusters import failing, second_of, sized
 from optimize.question.objective import Limits, Objective
 from optimize.question.quantities import Job
 from optimize.question.rates import RATES
-from tests.support.builders import small_decoder
+from tests.support.builders import small_decoder, small_moe
 
 MODEL = small_decoder(layers=4, batch=24)
 H100, TOKENS = load_cluster("h100", accelerators=16), 1e9
@@ -90,6 +91,25 @@ def test_no_plan_is_below_the_bound_of_its_family(key):
         ):
             other = dataclasses.replace(plan, **changed)
             assert least[place] <= value.of_plan(MODEL, H100, other) * (1 + 1e-12), other
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("workload", [MODEL, small_moe(batch=32)], ids=["dense", "experts"])
+def test_no_plan_is_below_the_bound_of_those_that_differ_in_the_schedule(key, workload):
+    """Nor one that computes something again."""
+    whole = lattice(workload, H100, {"zero_stage": frozenset({0, 1, 3}), "recompute_share": 1.0})
+    value, families = plan_value(key, workload, H100, [8], TOKENS), Families(whole)
+    runs = families.of_any_schedule(np.arange(len(whole.ends)))[0]
+    runs = np.random.default_rng(0).choice(runs, min(len(runs), 400), replace=False)
+    first = families.of_every_schedule(runs)
+    plans, family = families.members(first)
+    run = np.repeat(np.arange(len(runs)), families.schedules(runs))[family]
+    least, values = _least_of_runs(whole, runs, value), value.of_points(workload, H100, whole.points(plans, np.float64))
+    assert len(plans) > 3 * len(runs)
+    assert (least[run] <= values * (1 + 1e-12)).all()
+    best = np.full(len(runs), np.inf)
+    np.minimum.at(best, run, values)
+    assert np.median(least / best) > 0.9
 
 
 def test_the_best_plan_by_energy_is_that_of_all():

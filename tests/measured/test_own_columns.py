@@ -126,6 +126,21 @@ def test_memory_in_its_units(tmp_path, column, cell, expected_gb):
     assert found.measured_mem_bytes == pytest.approx(1e9 * expected_gb, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("max memory allocated (GiB)", "allocated_memory"), ("Peak allocated memory (GiB)", "allocated_memory"),
+        ("max_memory_reserved (GiB)", None), ("max reserved memory (GiB)", None), ("Memory (GiB)", None),
+        ("nvidia-smi memory (GiB)", "device_memory"), ("max active memory (GiB)", "allocated_memory"),
+        ("GPU memory used (GiB)", None),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_column_of_memory_says_of_what(tmp_path, column, told):
+    found = read(tmp_path, f"{HEADER},{column}\n{ROW},40\n")[0]
+    assert found.measured_mem_bytes == pytest.approx(40 * 2**30)
+    assert {name for name, is_so in found.facts.items() if "memory" in name and is_so} == ({told} if told else set())
+
+
 BATCHES = {
     "global batch (tokens)": "1048576",
     "tokens per batch": "1M",
@@ -275,3 +290,16 @@ def test_a_line_that_is_no_object_costs_itself_alone(tmp_path):
 @pytest.mark.parametrize("cell", ["", "x", "1e999", "nan", "-3", "3 parsecs", "0"])
 def test_what_is_no_measure_is_none(cell):
     assert not any(measured(name, cell) not in (None, 0.0, math.inf) for name in COLUMN_WORDS)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "step_s"),
+    [("total steps,training time (h)", "1000,2.5", 9.0), ("steps,elapsed", "1000,02:30:00", 9.0)]
+    + [("training tokens (B),wall time (days)", "1000,100", 100 * 86400 * 2**20 / 1e12)]
+    + [("tokens,step time (s)", "4000000,3.5", 3.5), ("samples,step time (s)", "256,3.5", 3.5)]
+    + [("tokens_s,loss", "299593,2.1", 3.5), ("total steps,wall time", "1000,9000", None)],
+)  # fmt: skip
+def test_steps_of_whole_runs_and_counts_that_are_no_rates(tmp_path, header, cells, step_s):
+    table = f"{HEADER.rsplit(',', 1)[0]},{header}\n{ROW.rsplit(',', 1)[0]},{cells}\n"
+    found = read(tmp_path, table)[0].measured_step_s
+    assert found == (step_s if step_s is None else pytest.approx(step_s, rel=1e-3))

@@ -79,7 +79,9 @@ def _seconds(cell: str, unit: str) -> float | None:
     found = _TIME.fullmatch(cell.strip().lower())
     if found is None:
         return None
-    *scale, time = unit.lower().split() or ["h"]
-    time = found[3] or time
+    *scale, named = unit.lower().split() or [""]
+    time = found[3] or named
+    if not time:
+        return None  # hours or seconds: nobody says
     each = seconds({"d": "day", "hrs": "h", "hr": "h", "hour": "h"}.get(time, time))
     return float(found[1].replace(",", "")) * _SCALES[found[2] or "".join(scale)] * each
