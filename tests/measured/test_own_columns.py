@@ -126,6 +126,21 @@ def test_memory_in_its_units(tmp_path, column, cell, expected_gb):
     assert found.measured_mem_bytes == pytest.approx(1e9 * expected_gb, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("max memory allocated (GiB)", "allocated_memory"), ("Peak allocated memory (GiB)", "allocated_memory"),
+        ("max_memory_reserved (GiB)", None), ("max reserved memory (GiB)", None), ("Memory (GiB)", None),
+        ("nvidia-smi memory (GiB)", "device_memory"), ("max active memory (GiB)", "allocated_memory"),
+        ("GPU memory used (GiB)", None),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_column_of_memory_says_of_what(tmp_path, column, told):
+    found = read(tmp_path, f"{HEADER},{column}\n{ROW},40\n")[0]
+    assert found.measured_mem_bytes == pytest.approx(40 * 2**30)
+    assert {name for name, is_so in found.facts.items() if "memory" in name and is_so} == ({told} if told else set())
+
+
 BATCHES = {
     "global batch (tokens)": "1048576",
     "tokens per batch": "1M",

@@ -130,6 +130,7 @@ def test_gradients_in_32_bits_are_read_in_any_words(words):
     ("name", "kept"),
     [
         ("Megatron-LM", "fp32"), ("Primus", "fp32"), ("MindSpeed-LLM", "fp32"), ("Megatron-LM, bf16 gradients", "bf16"),
+        ("Megatron-LM; DP gradients compressed to bf16 all-to-all", "bf16"),
         ("Megatron-Bridge", "bf16"), ("NeMo on Megatron", "bf16"), ("Megatron-Core", "bf16"), ("somebody's", "bf16"),
     ],
 )  # fmt: skip

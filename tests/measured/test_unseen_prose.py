@@ -81,7 +81,7 @@ SAID = {
     ("context", 4): ("Ulysses {sequence parallel |}size 4", "d_sp = 4, d_dp = 16")
     + ("{head-parallel|head parallel degree} 2, context-parallel 2",),
     ("data", 8): ("{8 GPUs|8 chips} per {replica|model copy}", "(D,T,P) = (8,4,2)", "8 DP, 4 TP, 2 PP")
-    + ("layout t4 p2 d8",)
+    + ("layout t4 p2 d8", "data shards 8, model shards 8")
     + ("tensor-, pipeline- and data-parallel {sizes|degrees} 4, 2 and 8", "2D mesh (fsdp, model) = (8, 8)"),
     ("pipeline", 4): ("12 layers per stage", "DP 4, TP 4")
     + ("4-way {zero-bubble|interleaved|} pipeline parallelism", "4 stages; 1F1B", "p=4, d=16"),
@@ -123,7 +123,11 @@ def test_sizes_of_a_mixture_in_words(notes):
     assert case.plan.expert == 8, notes
 
 
-@pytest.mark.parametrize("notes", sentences("{4 seqs|4 sequences|4 samples} per {GPU|device}{| at a time}"))
+@pytest.mark.parametrize(
+    "notes",
+    sentences("{4 seqs|4 sequences|4 samples} per {GPU|device}{| at a time}")
+    + sentences("rank batch 8 in microbatches of 4", "dp 64, micro 4"),
+)
 def test_sequences_of_a_device(notes):
     row = OPEN | {"global_batch_sequences": "512", "tp": "1", "pp": "1", "notes": notes}
     assert read(**row).plan.microbatch == 4, notes

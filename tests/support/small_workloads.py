@@ -44,6 +44,7 @@ def small_adapters() -> Workload:
 FAMILIES = {
     "dense": small_decoder(layers=6, batch=12),
     "experts": small_moe(batch=16),
+    "multi-token": small_moe(layers=3, mtp_layers=1, batch=16),
     "encoder-decoder": small_encoder_decoder(),
     "swin": small_swin(),
     "dlrm": small_dlrm(),

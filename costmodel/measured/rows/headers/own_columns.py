@@ -168,13 +168,21 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
             first = "micro_batch"
         if others:
             _put_several(given, target.columns, cell)
-        elif first in _TO_NOTES:
-            notes += [_TO_NOTES[first].format(cell)] if cell else []
-        elif first not in RUN_COLUMNS:
+        elif first not in _TO_NOTES and first not in RUN_COLUMNS:
             _put(given, first, cell, target.unit)
+        notes += _as_notes(first, name, cell)
     if notes:
         given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
     return _with_machine(_with_run(_with_convention(given, row, meanings), meanings), meanings)
+
+
+def _as_notes(column: str, name: str, cell: str) -> list[str]:
+    """What a column tells in words; one of memory by its name, which says whether it is allocated or the device's."""
+    if not cell:
+        return []
+    if column in _TO_NOTES:
+        return [_TO_NOTES[column].format(cell)]
+    return [_words(name)[0]] if column == "measured_mem_GB" else []
 
 
 def _with_convention(given: dict[str, str], row: Mapping[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:

@@ -108,7 +108,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("measured_tflops_per_gpu", r"throughput tflops?.*"),
     (
         "measured_mem_GB",
-        rf"(?:peak|max(?:imum)?|used|measured|reserved|allocated)(?: (?:{CHIP}|hbm|cuda))? mem(?:ory)?(?: \w+)?",
+        rf"(?:(?:peak|max(?:imum)?|used|measured|reserved|allocated|active) ?){{1,2}}"
+        rf"(?:(?:{CHIP}|hbm|cuda) )?mem(?:ory)?(?: \w+)?",
     ),
     (
         "measured_mem_GB",
@@ -119,6 +120,7 @@ NAMES: tuple[tuple[str, str], ...] = (
         rf"(?:system )?(?:{CHIP}|hbm) (?:\d+ )?mem(?:ory)? (?:max|{_USED})",
     ),
     ("measured_mem_GB", rf"(?:peak|max(?:imum)?) (?:reserved|allocated|used)|(?:{CHIP}) (?:peak|max) mem(?:ory)?"),
+    ("measured_mem_GB", r"(?:nvidia|rocm|amd|npu|hl) smi(?: (?:peak|max|used))?(?: mem(?:ory)?)?(?: used)?"),
     ("measured_mem_GB", r"alloc(?:ated)?|reserved|(?:peak|max(?:imum)?|used) (?:vram|hbm)"),
     ("two_memories", r"(?:peak |max )?mem(?:ory)? alloc\w* per reserved"),
 )

@@ -195,7 +195,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "micro_batches~ #",
     ),
     "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",
-        "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch"),
+        "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch", "micro~ #"),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
