@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,11 @@ import numpy as np
 from costmodel import Exact
 from costmodel.evaluators import compiled
 from costmodel.formulas import cost
-from costmodel.inputs import PlanPoint, embed
+from costmodel.inputs import Cluster, PlanPoint, Workload, embed
 from experiments.speed.clock import best_s, best_sum_s
 from experiments.speed.operations import operations
 from experiments.speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
 
-PYTHON_SLICE = 16  # plans that are timed together
 NUMPY_BATCH = 8_192  # temporaries of 32 KiB stay in the cache and cost no page faults
 
 CANDIDATES: dict[str, dict[str, bool | str]] = {
@@ -35,6 +34,12 @@ options, `roles` whose compilation is timed, `by_hardware`: whether gradients by
 minute to compile, `links`: lengths of the chains that measure the machine."""
 
 
+def python_per_s(workload: Workload, cluster: Cluster, points: Sequence[PlanPoint], seconds: float) -> float:
+    """Plans a second of a loop over them on Python floats, each timed alone: busy cores interrupt few of them."""
+    runs = [functools.partial(cost, workload, cluster, point, Exact(math)) for point in points]
+    return len(runs) / best_sum_s(runs, seconds)
+
+
 class Bench:
     """Arguments in each library's form, cast once."""
 
@@ -47,19 +52,6 @@ class Bench:
         workload, cluster = self.floats
         self.numbers = cast(compiled.anonymous(workload)), cast(compiled.anonymous(cluster))
         self.on_device = jax.device_put(self.numbers)
-
-    def python_per_s(self) -> float:
-        """Plans a second of a loop over different plans on Python floats."""
-        workload, cluster = self.floats
-        semantics, points = Exact(math), self.pool.points
-
-        def loop(some: list[PlanPoint]) -> None:
-            for point in some:
-                cost(workload, cluster, point, semantics)
-
-        starts = range(0, len(points), PYTHON_SLICE)
-        slices = [functools.partial(loop, points[start : start + PYTHON_SLICE]) for start in starts]
-        return len(points) / best_sum_s(slices, 3 * self.effort["seconds"])
 
     def numpy_per_s(self, size: int) -> float:
         """Plans a second of NumPy, in batches whose temporaries fit the cache."""
@@ -110,7 +102,7 @@ class Bench:
         value, gradient = compiled.value(), compiled.gradient()
         sizes, gradient_sizes = self.effort["sizes"], self.effort["gradient_sizes"]
         return {
-            "python_per_s": self.python_per_s(),
+            "python_per_s": python_per_s(*self.floats, self.pool.points, 3 * self.effort["seconds"]),
             "numpy_per_s": {size: self.numpy_per_s(size) for size in sizes},
             "jax_per_s": {size: self.compiled_per_s(value, size, compiled.VALUE_BATCH) for size in sizes},
             "gradient_per_s": {

@@ -4,21 +4,17 @@ A job of several structures is evaluated program by program and summed outside (
 what they share once for each), so its rate is what the times of all three add up to.
 """
 
-import functools
-import math
 import time
 from typing import Any
 
-from costmodel import Exact
 from costmodel.evaluators import compiled
-from costmodel.formulas import cost
 from costmodel.inputs import PlanPoint
 from experiments.speed.clock import best_sum_s
+from experiments.speed.evaluators import python_per_s
 from experiments.speed.subject import Pool, cast, subject
 
 MODELS = {"moe": "deepseek-v3", "encoder-decoder": "mbart-large", "windows in four stages": "swin-1.8b"}
 BATCHES = (16_384, 65_536)
-PYTHON_SLICE = 16
 
 
 def structures(seconds: float, plans: int, seed: int, thorough: bool) -> dict[str, dict[str, Any]]:
@@ -31,7 +27,7 @@ def _measure(model: str, pool: Pool, seconds: float, batches: tuple[int, ...]) -
     import jax
 
     workload, cluster = subject(model)
-    python_per_s = _python_per_s(workload, cluster, pool.points, seconds)
+    by_python_per_s = python_per_s(workload, cluster, pool.points, seconds)
     workload, cluster = jax.device_put((cast(compiled.anonymous(workload)), cast(compiled.anonymous(cluster))))
     value, per_s, first_s = compiled.value(), {}, []
     for batch in batches:
@@ -49,19 +45,9 @@ def _measure(model: str, pool: Pool, seconds: float, batches: tuple[int, ...]) -
         "kinds": len(workload.blocks),
         "operators": sum(len(block.ops) for block in workload.blocks),
         "compile_s": first_s[0],  # with tracing
-        "python_per_s": python_per_s,
+        "python_per_s": by_python_per_s,
         "jax_per_s": per_s,
     }
-
-
-def _python_per_s(workload: Any, cluster: Any, points: list[PlanPoint], seconds: float) -> float:
-    def loop(some: list[PlanPoint]) -> None:
-        for point in some:
-            cost(workload, cluster, point, Exact(math))
-
-    starts = range(0, len(points), PYTHON_SLICE)
-    slices = [functools.partial(loop, points[start : start + PYTHON_SLICE]) for start in starts]
-    return len(points) / best_sum_s(slices, seconds)
 
 
 def together(measured: dict[str, dict[str, Any]]) -> tuple[float, float]:
