@@ -48,7 +48,8 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     given |= {name: str(int(facts[name])) for name in ("layers", "kv_heads") if name in facts and not given[name]}
     if not given["layers"] and facts.get("stage_layers") and (columns.count("pp") or 1) > 1:
         given["layers"] = str(columns.needed("pp") * int(facts["stage_layers"]))
-    given |= {name: size for name, size in _in_words(columns.text("notes")).items() if not given[name]}
+    if not all(given[name] for name in ("layers", "hidden", "heads", "ffn_hidden")):
+        given |= {name: size for name, size in _in_words(columns.text("notes")).items() if not given[name]}
     of_it = _LAYERS_OF_IT.search(columns.text("model").lower())  # 4 layers of Llama 3 8B
     given["layers"] = given["layers"] or (of_it[1] if of_it else "")
     assumed: list[str] = []
