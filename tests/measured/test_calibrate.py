@@ -77,7 +77,7 @@ def uniformly_slower(rows, factor):
 
 
 def test_a_uniformly_slow_machine_is_one_factor():
-    """The common factor takes most of it (.63 of its logarithm; the rest moves the constants), rows to come all of it."""
+    """The common factor takes most of it (.63 of its logarithm; the rest moves constants), rows to come all of it."""
     rows = uniformly_slower(ROWS, 1.25)
     found = calibrate(rows[:3])
     assert 0.5 < math.log(found.common) / math.log(1.25) <= 1
