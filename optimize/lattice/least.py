@@ -85,6 +85,20 @@ def least_step_s(
     return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
 
 
+def least_way_s(
+    stages_s: tuple[Scalar, ...], microbatches: Scalar, fill: Scalar, held_s: Scalar | None = None
+) -> Scalar:
+    """The same where every schedule fills and drains in so many turns of a plain stage (0: some do not, and nothing is
+    known): the way of the first microbatch through all stages, and what holds up the others after it.
+
+    `held_s`: that, if it is more than m - 1 turns on a middle stage. Stages at the ends may have fewer layers than a
+    plain one, and few microbatches do not make up for it: their part of the way is never left out.
+    """
+    plain_s, first_s, middle_s, last_s = stages_s
+    held_s = (microbatches - 1) * middle_s if held_s is None else held_s
+    return np.greater(fill, 0) * ((microbatches + fill) * plain_s + first_s + last_s + held_s)
+
+
 def under_any(schedules: Sequence[Schedule], point: PlanPoint, microbatches: Scalar) -> tuple[PlanPoint, np.ndarray]:
     """Points that hide of the traffic of experts what some of the schedules may, and whether microbatches may go both
     ways (1 or 0)."""
