@@ -71,7 +71,7 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
         replica=collectives.all_reduce(ranks(replicas, point.tensor * point.data_shard), tiers, stack, sem),
         boundary=collectives.in_turn(
             collectives.parted(hop, 1.0 / point.tensor, sem),
-            collectives.repeat(gather, (1 - point.sequence_parallel) * (1 - point.single_stage(sem))),
+            collectives.repeat(gather, (1 - point.sequence_parallel) * sem.minimum(1.0, point.pipeline - 1)),
         ),
         sync_wait_s=_sync_wait_s(point, stack, sem),
         experts=expert_laws(counted, point, tiers, stack, sem),

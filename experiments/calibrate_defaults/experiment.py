@@ -35,6 +35,7 @@ from costmodel.measured import (
     within_scatter,
     without_each,
 )
+from costmodel.specs import SpecError
 
 JUDGED = ("fit", "left_out", "class_left_out")
 """By which constants rows are judged: those of all rows, and those that saw no row of the source, or of its class."""
@@ -53,8 +54,11 @@ def run(
     Args:
         measurements: folder of calibration.csv and microbenchmarks.csv
         leave_out: also fit without each source in turn
-        write: replace the shipped constants
+        write: replace the shipped constants; not with --no-leave-out
     """
+    if write and not leave_out:
+        told = "`--write` with `--no-leave-out`: intervals need errors of sources that no fit saw"
+        raise SpecError(f"command line: {told}; expected one of them alone")
     tables = Path(measurements)
     say("reading")
     cases = timed(tables / "calibration.csv")

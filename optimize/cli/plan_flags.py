@@ -41,7 +41,8 @@ _PLAN_HELP = {
     "gates_in_8bit": "inputs of activation functions wait for the backward pass in 8 bits",
     "pieces": "pieces of each layer's attention and feed-forward, one after another (co-shard; with recompute full)",
     "dispatcher": "how tokens go to their experts: as the software's users run it, or as named",
-    "loss": "as the software has it, fused with its gradient, or head and loss in chunks (Liger)",
+    "loss": "kernels of the loss: as the software has them, PyTorch's (framework), Megatron's (vocab_parallel), fused "
+    "with its gradient, or head and loss in chunks (Liger)",
     "offload_weights": "share of the layers' weights in the second memory, 0 to 1",
     "offload_optimizer": "share of the optimizer states in the second memory, 0 to 1",
     "offload_activations": "share of the layers' activations in the second memory, 0 to 1",

@@ -32,7 +32,7 @@ def read(command: Command[Any, Any], name: str, words: Sequence[str]) -> Any:
         if option is None:
             raise SpecError(f"{COMMAND_LINE}: {_unknown(word, f'equipoise {name}', options)}")
         values = [value] if equals else _values(rest, option)
-        given[option.field] = _converted(flag, option, values)
+        given[option.field] = _converted(flag, option, values, rest)
     return _made(command.request, given)
 
 
@@ -71,21 +71,22 @@ def _values(rest: list[str], option: _Option) -> list[str]:
 
 def _is_flag(word: str) -> bool:
     """Whether a word cannot be a value: it begins as a flag does, and is no negative number."""
-    return re.match(r"--|-[a-z](?!nf\b|nfinity\b|an\b)", word, re.IGNORECASE) is not None
+    return re.match(r"--|-(?!(inf|infinity|nan)\Z)[a-z]", word, re.IGNORECASE) is not None
 
 
 def _many(kind: Any) -> bool:
     return get_origin(kind) is tuple
 
 
-def _converted(flag: str, option: _Option, values: Sequence[str]) -> Any:
-    """The value of an option. Raises `SpecError`."""
+def _converted(flag: str, option: _Option, values: Sequence[str], rest: Sequence[str]) -> Any:
+    """The value of an option, before the rest of the words. Raises `SpecError`."""
     if option.switched is not None:
         if values:
             raise SpecError(f"{COMMAND_LINE}: `{flag}` is {show(values[0])}; expected no value")
         return option.switched
     if not values:
-        raise SpecError(f"{COMMAND_LINE}: `{flag}` has no value; expected {_expected(option.kind)}")
+        where = f" before {show(rest[0])}" if rest else ""
+        raise SpecError(f"{COMMAND_LINE}: `{flag}` has no value{where}; expected {_expected(option.kind)}")
     found = tuple(_one(flag, option.kind, value) for value in values)
     return found if _many(option.kind) else found[0]
 

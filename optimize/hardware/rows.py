@@ -24,6 +24,7 @@ from optimize.lattice import (
     lean_bytes,
     least_bytes,
     least_step_s,
+    least_way_s,
     may_go_both_ways,
     points_of_rows,
     switches_of_rows,
@@ -153,7 +154,7 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
     )
     both_ways = may_go_both_ways(list(SCHEDULES.values()), p, m)
     step_s = least_step_s(stages_s, p, m, both_ways, SUBGRADIENT)
-    step_s = SUBGRADIENT.maximum(step_s, stages_s[0] * (m + rows.fill)) + stack.step_s
+    step_s = SUBGRADIENT.maximum(step_s, least_way_s(stages_s, m, rows.fill)) + stack.step_s
     shape = np.shape(step_s.value)
     y = np.broadcast_to(rows.y, (*shape, rows.y.shape[-1])).reshape(-1, rows.y.shape[-1])
     nothing = np.zeros(len(y))

@@ -32,7 +32,7 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow
 from optimize.hardware.rows import logarithms, machine_at, of_each
-from optimize.lattice import Families, lean_bytes, least_fill, least_step_s, under_any
+from optimize.lattice import Families, lean_bytes, least_fill, least_step_s, least_way_s, under_any
 from optimize.question import Problem, Tangents
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def _seconds(
         pipe.last.seconds + layer_s * point.extra_layers_last,
     )
     passes_s = least_step_s(stages_s, point.pipeline, m, both_ways, sem)
-    passes_s = sem.maximum(passes_s, plain_s * (m + fill))
+    passes_s = sem.maximum(passes_s, least_way_s(stages_s, m, fill))
     own = _with_stage(todo, plain_s, 1.0 if times.streams is None else 0.0, both_ways)
     step_s = around(passes_s, own, counted, times, point, machine.stack, sem).step_s
     if loads is None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from optimize.lattice.least import lean_bytes as lean_bytes
     from optimize.lattice.least import least_bytes as least_bytes
     from optimize.lattice.least import least_step_s as least_step_s
+    from optimize.lattice.least import least_way_s as least_way_s
     from optimize.lattice.least import may_go_both_ways as may_go_both_ways
     from optimize.lattice.least import under_any as under_any
     from optimize.lattice.narrowing import thinned as thinned

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics
-from costmodel.formulas import counts, in_flight, memory
-from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow, Schedule, Stack, Workload, ZeroRow, options
+from costmodel import Exact, Scalar, Semantics, total
+from costmodel.formulas import OpCounts, counts, in_flight, memory
+from costmodel.inputs import SCHEDULES, PlanPoint, Position, RecomputeRow, Schedule, Stack, Workload, ZeroRow, options
 from optimize.lattice.axes import LARGEST_VIRTUAL
 
 SAFE = 1.0 - 1e-9  # for the rounding of sums
+EVEN = 2e-3  # what ends of a model differ in, as a part of the larger, by a norm: below what a microbatch more holds
 _EXACT = Exact(np)
 
 
@@ -47,9 +48,10 @@ def lean_bytes(
 ) -> np.ndarray:
     """The same whatever their schedule and which of some modes of recompute they have, and of some ZeRO stages."""
     counted, least = counts(workload, point, _EXACT), np.array(np.inf)  # which neither of these changes
-    every = itertools.product(leanest(point, counted.microbatches), modes, shards or (point.zero,))
-    for held, recompute, zero in every:
-        chosen = dataclasses.replace(held, recompute=recompute, zero=zero)
+    held = [*leanest(point, counted.microbatches), *_sharing_ends(point, counted)]
+    every = itertools.product(held, modes, shards or (point.zero,))
+    for own, recompute, zero in every:
+        chosen = dataclasses.replace(own, recompute=recompute, zero=zero)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
     return SAFE * least
 
@@ -75,6 +77,23 @@ def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
     return [point, *leaner]
 
 
+def _sharing_ends(point: PlanPoint, counted: OpCounts) -> list[PlanPoint]:
+    """Rows under schedules that go both ways, where such are legal and one end of the model is larger than the other:
+    both copies of a stage hold both ends, and ZeRO divides these by the ranks of both."""
+    sizes = [
+        total(block.parameters for block in counted.blocks if block.position == end)
+        for end in (Position.FIRST, Position.LAST)
+    ]
+    if not np.any(np.abs(sizes[0] - sizes[1]) > EVEN * np.maximum(*sizes)):
+        return []
+    both, found = may_go_both_ways(list(SCHEDULES.values()), point.pipeline, counted.microbatches), []
+    for row in {entry.row: None for entry in SCHEDULES.values() if entry.ways > 1} if both.any() else ():
+        own = {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+        mixed = {name: both * value + (1 - both) * getattr(point.schedule, name) for name, value in own.items()}
+        found.append(dataclasses.replace(point, schedule=dataclasses.replace(row, **mixed)))
+    return found
+
+
 def least_step_s(
     stages_s: tuple[Scalar, ...], pipeline: Scalar, microbatches: Scalar, both_ways: Scalar, sem: Semantics
 ) -> Scalar:
@@ -83,6 +102,20 @@ def least_step_s(
     (plain_s, first_s, middle_s, last_s), m, single = stages_s, microbatches, np.maximum(2.0 - pipeline, 0.0)
     beyond_s = sem.maximum(m * (first_s + single * last_s), m * last_s, (m - 1) * middle_s)
     return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
+
+
+def least_way_s(
+    stages_s: tuple[Scalar, ...], microbatches: Scalar, fill: Scalar, held_s: Scalar | None = None
+) -> Scalar:
+    """The same where every schedule fills and drains in so many turns of a plain stage (0: some do not, and nothing is
+    known): the way of the first microbatch through all stages, and what holds up the others after it.
+
+    `held_s`: that, if it is more than m - 1 turns on a middle stage. Stages at the ends may have fewer layers than a
+    plain one, and few microbatches do not make up for it: their part of the way is never left out.
+    """
+    plain_s, first_s, middle_s, last_s = stages_s
+    held_s = (microbatches - 1) * middle_s if held_s is None else held_s
+    return np.greater(fill, 0) * ((microbatches + fill) * plain_s + first_s + last_s + held_s)
 
 
 def under_any(schedules: Sequence[Schedule], point: PlanPoint, microbatches: Scalar) -> tuple[PlanPoint, np.ndarray]:

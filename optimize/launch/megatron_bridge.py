@@ -3,8 +3,8 @@
 Names: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py at 003e863 (sections), comm_overlap.py at
 0685ff5 and mixed_precision.py at 0509780 (recipes by name); the fields of `model`, `ddp` and `optimizer` are those of
 Megatron's core, megatron/core/model_parallel_config.py at 02aa3ee. A recipe has defaults of its own, so every option
-that a plan decides is written, off as well as on (`OFF`). Where a file does not say them, bf16 and a distributed
-optimizer with overlap are read, as recipes of pretraining have them.
+that a plan decides is written, off as well as on (`OFF`); the usual loss is the recipe's. Where a file does not say
+them, bf16 and a distributed optimizer with overlap are read, as recipes of pretraining have them.
 
 `comm_overlap` is written as null: a section that a recipe has resets the fields of `model` and `ddp` to values of its
 own, and one that it has not cannot be overridden field by field. The fields themselves are written instead; those of a
@@ -22,7 +22,7 @@ from optimize.launch import text as _text
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings
 from optimize.launch.megatron_bridge_model import MODEL, OTHERS, model_read, model_settings
 from optimize.launch.megatron_read import megatron_fields
-from optimize.launch.megatron_words import PRECISIONS, SIGNS, UNFUSED
+from optimize.launch.megatron_words import LOSS, LOSS_KERNELS, PRECISIONS, SIGNS, UNFUSED
 from optimize.launch.megatron_write import megatron_settings
 
 NAMES = {
@@ -37,6 +37,8 @@ NAMES = {
     "moe-token-dispatcher-type": "model.moe_token_dispatcher_type",
     "sequence-parallel": "model.sequence_parallel",
     "attention-backend": "model.attention_backend",
+    LOSS: "model.cross_entropy_loss_fusion",
+    LOSS_KERNELS: "model.cross_entropy_fusion_impl",
     "recompute-granularity": "model.recompute_granularity",
     "recompute-modules": "model.recompute_modules",
     "recompute-method": "model.recompute_method",
@@ -160,7 +162,7 @@ def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
         flags["no-overlap-p2p-communication"] = True
     if not any([reader.flag(name, default=True) for name in FUSIONS]):
         flags |= dict.fromkeys(UNFUSED, True)
-    flags = {flag: True for flag in DIVIDED if NAMES[flag] not in said} | flags
+    flags = {flag: True for flag in (*DIVIDED, LOSS) if NAMES[flag] not in said} | flags
     flags |= PRECISIONS[reader.word("mixed_precision", _hyphened(RECIPES | _READ_AS), "bf16")]
     fields = megatron_fields(Reader(flags, reader.where, shown=NAMES, text=reader.text), known)
     left = [NAMES[flag] for flag in SIGNS if flag.endswith("parallel-size") and flag not in flags]

@@ -11,7 +11,7 @@ from typing import Any
 from costmodel.specs import SpecError
 from optimize.launch.framework import Known, Reader, divided
 from optimize.launch.layout import chunk_layers, stage_layers
-from optimize.launch.megatron_words import FSDP_GRADIENTS, MODULES, OPTIMIZERS, SHARDING, UNFUSED
+from optimize.launch.megatron_words import FSDP_GRADIENTS, LOSS, LOSS_KERNELS, MODULES, OPTIMIZERS, SHARDING, UNFUSED
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 OLD = ("checkpoint-activations", "data-impl", "zero-stage")
@@ -45,6 +45,7 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "overlap_expert": reader.flag("overlap-moe-expert-parallel-comm"),
         "attention": _attention_read(reader),
         "fused_kernels": not all([reader.flag(name) for name in UNFUSED]),
+        "loss": _loss_read(reader),
     }
     reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
     if reader.has("model-recipe-name"):
@@ -69,6 +70,14 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
 def _attention_read(reader: Reader) -> str:
     asked, old = [reader.flag(name) for name in FLASH], any(reader.settings.get(name) is not None for name in OLD)
     return reader.word("attention-backend", BACKENDS, "unfused" if old and not any(asked) else "flash")
+
+
+def _loss_read(reader: Reader) -> str:
+    """Fused where Transformer Engine's kernels are asked for; other kernels than those and Megatron's are told."""
+    kernels = reader.raw(LOSS_KERNELS)
+    if kernels not in (None, "native", "te"):
+        reader.used.discard(LOSS_KERNELS)
+    return "fused" if reader.flag(LOSS) and kernels == "te" else "usual"
 
 
 def _stages_read(reader: Reader, stages: int, total: int | None) -> dict[str, Any]:

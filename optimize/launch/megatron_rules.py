@@ -18,6 +18,7 @@ _ANY = {
     "state_dtype": ("fp32", "bf16", "fp16", "fp8"),
     "optimizer": OPTIMIZERS,
     "attention": ("flash", "unfused"),
+    "loss": ("usual", "fused"),
     "fused_kernels": (True, False),
     "offload_optimizer": (0.0, 0.25, 0.5, 0.75, 1.0),
 }

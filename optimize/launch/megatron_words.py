@@ -25,6 +25,10 @@ FSDP_GRADIENTS = ("megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dty
 """The types in which Megatron-FSDP holds and sends gradients; `auto`, their default, is the weights' own."""
 UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")
 
+LOSS, LOSS_KERNELS = "cross-entropy-loss-fusion", "cross-entropy-fusion-impl"
+"""A fused loss, and whose: `native` (which saves next to nothing: inputs/options.py), `te`, or `linear` with the head.
+Source: megatron/core/model_parallel_config.py."""
+
 MODULES = {
     "norms": ("layernorm",),
     "gates": ("moe_act",),

@@ -4,7 +4,16 @@ from costmodel.inputs import Plan, options
 from optimize.launch.framework import Job, Settings, router_groups
 from optimize.launch.layout import layout
 from optimize.launch.megatron_model import model_flags
-from optimize.launch.megatron_words import FSDP_GRADIENTS, MODULES, OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
+from optimize.launch.megatron_words import (
+    FSDP_GRADIENTS,
+    LOSS,
+    LOSS_KERNELS,
+    MODULES,
+    OPTIMIZERS,
+    PRECISIONS,
+    SHARDING,
+    UNFUSED,
+)
 
 
 def megatron_settings(job: Job) -> Settings:
@@ -35,6 +44,8 @@ def _switches(plan: Plan) -> Settings:
         "overlap-moe-expert-parallel-comm": plan.overlap_expert,
         "attention-backend": "flash" if plan.attention.startswith("flash") else "unfused",
         **dict.fromkeys(UNFUSED, not plan.fused_kernels),
+        LOSS: plan.loss == "fused" or None,
+        LOSS_KERNELS: "te" if plan.loss == "fused" else None,
     }
 
 

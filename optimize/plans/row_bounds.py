@@ -18,7 +18,17 @@ import numpy as np
 from costmodel import Exact, Scalar, Semantics, as_floats, by_identity, map_leaves
 from costmodel.formulas import Loads, OpCounts, Pipeline, around, counts, operators_s, sent_s, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
-from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
+from optimize.lattice import (
+    DEGREES,
+    SAFE,
+    Lattice,
+    cheapest,
+    least_bytes,
+    least_fill,
+    least_step_s,
+    least_way_s,
+    under_any,
+)
 from optimize.question import products_s
 
 _ROWS = 8_192
@@ -217,12 +227,10 @@ def _passes_s(
     """Where every schedule fills and drains, also the way of the first microbatch through all stages, and m - 1 turns
     on the slowest (`formulas/pipeline/paths.py`): on the last, interleaved, with what stages have less on the first."""
     own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
-    (plain_s, first_s, middle_s, last_s), m = own_s, counted.microbatches
+    (_, first_s, middle_s, last_s), m = own_s, counted.microbatches
     on_last_s = (m - 1) * last_s + (point.pipeline - 1) * sem.minimum(first_s, 0.0)
-    way_s = (m + fill) * plain_s + first_s + last_s + sem.maximum((m - 1) * middle_s, on_last_s)
-    return sem.maximum(
-        least_step_s(own_s, point.pipeline, m, both_ways, sem), np.where(np.greater(fill, 0), way_s, 0.0)
-    )
+    way_s = least_way_s(own_s, m, fill, sem.maximum((m - 1) * middle_s, on_last_s))
+    return sem.maximum(least_step_s(own_s, point.pipeline, m, both_ways, sem), way_s)
 
 
 def _cheapest_of(lattice: Lattice, rows: np.ndarray, parallel: float, ring: float) -> PlanPoint:

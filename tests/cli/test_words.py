@@ -52,7 +52,8 @@ def _fields(request):
     [
         (["--json=true"], "`--json` is 'true'; expected no value"),
         (["--no-json"], "'--no-json' is not an option of equipoise explain; did you mean --json?"),
-        (["--model", "-x"], "`--model` has no value; expected text"),
+        (["--model", "-x"], "`--model` has no value before '-x'; expected text"),
+        (["--batch", "-infx"], "`--batch` has no value before '-infx'; expected an integer"),
         (["--stage-layers"], "`--stage-layers` has no value; expected integers, one for each stage"),
         (["--batch", "None"], "`--batch` is 'None'; expected an integer"),
     ],

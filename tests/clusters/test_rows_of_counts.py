@@ -23,6 +23,7 @@ from optimize.question.quantities import Job
 from tests.support.builders import small_decoder, small_moe
 
 WORKLOADS = {"dense": small_decoder(layers=7, batch=24), "experts": small_moe(batch=16)}
+WORKLOADS["few microbatches on uneven stages"] = small_decoder(layers=6, batch=2, vocabulary=64)  # 1, 2, 2 and 1 layers
 FIXED = {"context": frozenset({1, 2}), "zero_stage": frozenset({1, 3}), "microbatch": 1, "recompute_share": 1.0}
 
 
@@ -144,8 +145,9 @@ def test_a_run_with_its_schedules_is_its_plans(name):
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_no_plan_is_below_the_tangent_of_its_mode_of_recompute(name):
-    problem, generator, count = asked(name), np.random.default_rng(4), 24
+@pytest.mark.parametrize("count", [8, 24])
+def test_no_plan_is_below_the_tangent_of_its_mode_of_recompute(name, count):
+    problem, generator = asked(name), np.random.default_rng(4)
     low, high = problem.ends
     whole = lattice(problem.job.floats, sized(problem.machine, count), {**FIXED, "domain": 8}, every_shard=False)
     families, some = Families(whole), np.flatnonzero(np.diff(whole.ends, prepend=0) > 0)
@@ -180,6 +182,7 @@ def test_no_plan_is_below_the_tangent_of_its_mode_of_recompute(name):
     assert np.all(step.log_value >= least - 1e-12)
     assert np.all(step.log_drawn >= least_drawn - 1e-12)
     again = np.broadcast_to(recompute.redo_rest, numbers.shape)[mode, row] > 0
-    assert np.median((there.log_drawn - at_place)[again & (place[row] == 0)]) < 0.1  # what is done again draws, too
+    drawn_too = np.median((there.log_drawn - at_place)[again & (place[row] == 0)])  # by what is done again
+    assert drawn_too < (0.1 if count > 8 else 0.2)
     assert np.all(step.peak_bytes >= need[mode, row] * (1 - 1e-12))
     assert numbers.min() < numbers.max()

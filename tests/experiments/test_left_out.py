@@ -4,9 +4,11 @@ import csv
 import math
 
 import numpy as np
+import pytest
 
 from costmodel.measured import posterior
 from costmodel.measured.fit import best_free, evaluator
+from costmodel.specs import SpecError
 from experiments.accuracy import few_rows
 from experiments.accuracy.left_out import fits_without
 from experiments.calibrate_defaults import experiment as calibrate_defaults
@@ -63,3 +65,9 @@ def test_nothing_is_told_of_sources_that_were_not_left_out():
     results |= {"left_out": left, "class_left_out": left}
     assert "the worst source is a, at 0.30" in calibrate_defaults.answer(results)[-1]
     assert len(calibrate_defaults.tables(results)[0].columns) == 11
+
+
+def test_scatter_inside_the_fit_is_never_shipped(tmp_path):
+    with pytest.raises(SpecError, match=r"`--write` with `--no-leave-out`.*expected one of them alone"):
+        calibrate_defaults.run(tmp_path, print, leave_out=False, write=True)
+    assert not list(tmp_path.iterdir())

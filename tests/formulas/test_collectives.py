@@ -142,11 +142,12 @@ def test_the_host_waits_for_tensor_ranks_in_pipelines_over_several_domains_alone
     np.testing.assert_allclose(found.sync_wait_s, waits * tensor * 1e-4, rtol=1e-12)
 
 
+@pytest.mark.parametrize("schedule", ["one_f_one_b", "zb_v"])
 @pytest.mark.parametrize("parallel", [False, True])
-def test_a_stage_sends_its_activation_in_parts_and_gathers_what_it_needs_whole(parallel):
+def test_a_stage_sends_its_activation_in_parts_and_gathers_what_it_needs_whole(parallel, schedule):
     """Domains of 8 = 4 tensor ranks x 2 data ranks, 2 stages: a quarter over the network, three quarters of a gather
-    inside the domain, which sequence parallelism does not need."""
-    plan = Plan(data=2, tensor=4, pipeline=2, sequence_parallel=parallel, microbatch=2)
+    inside the domain, which sequence parallelism does not need; under any schedule, also one that folds."""
+    plan = Plan(data=2, tensor=4, pipeline=2, sequence_parallel=parallel, microbatch=2, schedule=schedule)
     stack = dataclasses.replace(RING, collective_s=1e-5)
     workload, machine, point = prepare(small_decoder(), cluster(16, stack=stack), plan)
     counted = counts(workload, point, SEM)

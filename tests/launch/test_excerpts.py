@@ -307,3 +307,28 @@ def test_what_a_recipe_decides_is_said_to_be_its():
     assert (found.fields["zero_stage"], found.fields["overlap_data"], found.fields["precision"]) == (1, True, "bf16")
     for name in ("train.micro_batch_size", "ddp.use_distributed_optimizer", "mixed_precision"):
         assert f"{name} (a recipe's)" in found.unread
+
+
+@pytest.mark.parametrize(
+    ("flags", "loss", "unread"),
+    [
+        ("", "usual", False),
+        ("--cross-entropy-loss-fusion", "usual", False),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native", "usual", False),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", "fused", False),
+        ("--cross-entropy-fusion-impl te", "usual", False),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl linear", "usual", True),
+        ('--cross-entropy-loss-fusion --cross-entropy-fusion-impl "$kernels"', "usual", True),
+    ],
+)
+def test_the_fused_loss_is_transformer_engines(flags, loss, unread):
+    """By Megatron's own fusion, its default, next to nothing is saved; other kernels are told."""
+    text = f"torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 {flags} --bf16"
+    found = read(text, known=KNOWN)
+    assert (found.fields["loss"], "cross-entropy-fusion-impl" in found.unread) == (loss, unread)
+
+
+@pytest.mark.parametrize(("more", "loss"), [("", "fused"), (" model.cross_entropy_loss_fusion=false", "usual")])
+def test_a_recipe_has_fusion_on_and_says_whose(more, loss):
+    text = f"model.tensor_model_parallel_size=2 model.cross_entropy_fusion_impl=te{more} train.micro_batch_size=1"
+    assert read(text, known=KNOWN).fields["loss"] == loss

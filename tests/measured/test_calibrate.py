@@ -77,12 +77,13 @@ def uniformly_slower(rows, factor):
 
 
 def test_a_uniformly_slow_machine_is_one_factor():
+    """The common factor takes most of it (.63 of its logarithm; the rest moves constants), rows to come all of it."""
     rows = uniformly_slower(ROWS, 1.25)
     found = calibrate(rows[:3])
-    assert found.common == pytest.approx(1.25, abs=0.1)
+    assert 0.5 < math.log(found.common) / math.log(1.25) <= 1
     assert found.fitted is not None
     after = np.abs(left_errors(rows[3:], found.fitted))
-    assert after.max() < 0.3 * math.log(1.25)
+    assert after.max() < 0.05 * math.log(1.25)
 
 
 def left_errors(rows, fitted):

@@ -104,8 +104,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "compile* cross_entropy|ce|ce_loss|loss",
         "foundry",  # K: flash-attention's
     ),
-    # K: Megatron-Bridge's recipes set `cross_entropy_fusion_impl` to te
-    "engine_loss": ("te|transformer_engine & cross_entropy|ce|ce_loss", "megatron bridge"),
+    # K: recipes of Megatron-Bridge set `cross_entropy_fusion_impl` to te, as NeMo's performance scripts do since 25.04
+    "engine_loss": (
+        "te|transformer_engine & cross_entropy|ce|ce_loss",
+        "megatron bridge",
+        "nemo framework|megatron? 25.04|25.07|25.09|25.11",
+    ),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
     "device_memory": (
