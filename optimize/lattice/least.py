@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics
-from costmodel.formulas import counts, in_flight, memory
-from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow, Schedule, Stack, Workload, ZeroRow, options
+from costmodel import Exact, Scalar, Semantics, total
+from costmodel.formulas import OpCounts, counts, in_flight, memory
+from costmodel.inputs import SCHEDULES, PlanPoint, Position, RecomputeRow, Schedule, Stack, Workload, ZeroRow, options
 from optimize.lattice.axes import LARGEST_VIRTUAL
 
 SAFE = 1.0 - 1e-9  # for the rounding of sums
+EVEN = 2e-3  # what ends of a model differ in, as a part of the larger, by a norm: below what a microbatch more holds
 _EXACT = Exact(np)
 
 
@@ -47,9 +48,10 @@ def lean_bytes(
 ) -> np.ndarray:
     """The same whatever their schedule and which of some modes of recompute they have, and of some ZeRO stages."""
     counted, least = counts(workload, point, _EXACT), np.array(np.inf)  # which neither of these changes
-    every = itertools.product(leanest(point, counted.microbatches), modes, shards or (point.zero,))
-    for held, recompute, zero in every:
-        chosen = dataclasses.replace(held, recompute=recompute, zero=zero)
+    held = [*leanest(point, counted.microbatches), *_sharing_ends(point, counted)]
+    every = itertools.product(held, modes, shards or (point.zero,))
+    for own, recompute, zero in every:
+        chosen = dataclasses.replace(own, recompute=recompute, zero=zero)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
     return SAFE * least
 
@@ -73,6 +75,23 @@ def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
             least = dataclasses.replace(row, depth_in_flight=0.0) if several else row
             leaner += [dataclasses.replace(end, schedule=least) for end in ends]
     return [point, *leaner]
+
+
+def _sharing_ends(point: PlanPoint, counted: OpCounts) -> list[PlanPoint]:
+    """Rows under schedules that go both ways, where such are legal and one end of the model is larger than the other:
+    both copies of a stage hold both ends, and ZeRO divides these by the ranks of both."""
+    sizes = [
+        total(block.parameters for block in counted.blocks if block.position == end)
+        for end in (Position.FIRST, Position.LAST)
+    ]
+    if not np.any(np.abs(sizes[0] - sizes[1]) > EVEN * np.maximum(*sizes)):
+        return []
+    both, found = may_go_both_ways(list(SCHEDULES.values()), point.pipeline, counted.microbatches), []
+    for row in {entry.row: None for entry in SCHEDULES.values() if entry.ways > 1} if both.any() else ():
+        own = {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+        mixed = {name: both * value + (1 - both) * getattr(point.schedule, name) for name, value in own.items()}
+        found.append(dataclasses.replace(point, schedule=dataclasses.replace(row, **mixed)))
+    return found
 
 
 def least_step_s(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
+from costmodel.inputs.stack import Stack
 from costmodel.register.schedules import register_schedule
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
@@ -19,6 +20,7 @@ from optimize.plans.evaluation import _least_of_runs
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
+from tests.support.small_workloads import small_swin
 
 TIGHT = dataclasses.replace(cluster(16, tiers=3), accelerator=accelerator(hbm_bytes=2.6e9))
 PROBLEMS = {
@@ -67,6 +69,18 @@ def test_a_group_of_microbatches_is_bounded_by_the_largest_that_fits(name, monke
     np.testing.assert_array_equal(np.isinf(quick), np.isinf(exact))
     assert (quick <= exact * (1 + 1e-12)).all()
     assert np.count_nonzero(quick == exact) >= 16
+
+
+@pytest.mark.parametrize("workload", [small_decoder(batch=24), dataclasses.replace(small_swin(), batch=24)])
+def test_no_plan_both_ways_needs_less_than_its_row(workload):
+    """ZeRO divides both ends of the model by the ranks of both copies of a stage, also where one end is larger."""
+    bare = dataclasses.replace(Stack(), context_bytes=0.0, workspace_bytes=0.0, communicator_bytes=0.0)
+    whole = lattice(workload, cluster(8, stack=bare), {"schedule": "dualpipe", "zero_stage": 3})
+    needed = exhaustive.exactly(whole, np.arange(len(whole))).peak_bytes
+    least = row_bounds.row_bytes(whole, np.arange(len(whole.ends)))
+    row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
+    assert np.all(needed >= least[row])
+    assert (least[row] / needed).max() > 0.97
 
 
 FEWER = {"context": 32, "tensor": 1, "pipeline": 3, "microbatch": 128, "zero_stage": 3, "recompute": "none"}
