@@ -5,6 +5,7 @@ import pytest
 from costmodel.inputs import layers
 from costmodel.measured.rows import Case, case
 from costmodel.measured.rows.columns import Columns
+from costmodel.measured.rows.headers import tokens_told
 from costmodel.measured.rows.notes import facts_of
 from costmodel.measured.rows.words import between_nodes, inside
 from tests.support.paraphrases import wordings
@@ -139,6 +140,8 @@ def test_batches_follow_from_words():
         ("0.5M tokens per batch", 256),
         ("a 4M-token batch", 2048),
         ("per-GPU batch of 16k tokens", 512),
+        ("63M tokens per batch", 30720),
+        ("524k tokens per batch", 256),
     ):
         found = case(row | {"notes": notes})
         assert isinstance(found, Case)
@@ -272,3 +275,15 @@ def test_some_layers_of_a_stage_are_recomputed_by_block():
 def test_slow_links_and_nodes_without_nvlink(note, between, within):
     tiers = read(hardware="A100-80GB-SXM", interconnect_note=note).cluster.tiers
     assert [tier.bandwidth_bytes_per_s / 1e9 for tier in (tiers[-1], tiers[0])] == pytest.approx([between, within])
+
+
+@pytest.mark.parametrize(
+    ("told", "sequence", "sequences"),
+    [("4M", 8192, 512), ("0.5M", 2048, 256), ("60M", 4096, 15360), ("100k", 4096, 25), ("1.05M", 4096, 256)]
+    + [("63M", 4096, 15360), ("62.9M", 4096, 15360), ("37.7M", 4096, 9216), ("18.9M", 4096, 4608)]  # DeepSeek's
+    + [("67M", 4096, 16384), ("2.4M", 2048, 1152), ("524k", 4096, 128), ("524,288", 4096, 128)],  # Kimi's, Falcon's
+)
+def test_tokens_of_a_batch_are_the_roundest_number_of_sequences(told, sequence, sequences):
+    """Published batches, told in so many tokens; few thousands and millions are powers of two."""
+    size, letter = (told[:-1], told[-1].lower()) if told[-1].isalpha() else (told, "")
+    assert tokens_told(size, letter, sequence) == sequences * sequence

@@ -67,6 +67,8 @@ SAID = {  # fact: wordings
         "{cross entropy|CE loss} {of|by|from|in} {TE|Transformer Engine}",
         "cross_entropy_fusion_impl{=| }te",
         "{cross entropy|CE} fusion {TE|te}",
+        "NeMo {|Framework }{25.04|25.07|25.11}",
+        "container nvcr.io/nvidia/nemo:25.09",
     ),
     "host_optimizer": (
         "optimizer {offload|offloaded|offloading}{| to cpu| to host memory}",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from costmodel.inputs import layers
 from costmodel.measured.rows import Unreadable, case
 from costmodel.measured.rows.notes import facts_of
 from tests.support.row_by_hand import ROW, read
@@ -91,3 +92,36 @@ def test_a_size_of_a_part_is_not_that_of_all(name, cell):
 @pytest.mark.parametrize(("cell", "accelerators"), [("2 DGX Spark", 2), ("2x DGX-2", 32), ("4x DGX A100", 32)])
 def test_boxes_hold_what_theirs_hold(cell, accelerators):
     assert read(**OPEN | {"gpus": cell}).cluster.accelerators == accelerators
+
+
+@pytest.mark.parametrize(
+    "notes",
+    ["recompute: full, 10 layers", "block recompute, 8 layers", "hidden size 4096", "2 layers per virtual stage"]
+    + ["32 layers, hidden size 4096, 32 heads"],
+)
+def test_a_known_model_keeps_its_sizes_beside_numbers_of_a_part(notes):
+    named = OPEN | dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "params_B"), "")
+    named |= {"model": "Mixtral-8x7B", "source": "Megatron-LM", "tp": "2", "pp": "4"}
+    assert read(**named | {"notes": notes}).workload == read(**named | {"notes": ""}).workload
+
+
+@pytest.mark.parametrize(
+    ("notes", "field"),
+    [(notes, "master_weights") for notes in ("bf16: true", "bf16=True", "fp16: True")]
+    + [(notes, "zero_stage") for notes in ("stage 2", "stage 1 of pretraining at 4k, stage 2 at 32k", "stage=1")]
+    + [("dcn_data_parallelism=2", "tensor"), ("ici_data_parallelism 2, fsdp", "data")]
+    + [("data 2, fsdp 16, tensor 2", "pipeline")],
+)
+def test_settings_of_one_thing_are_none_of_another(notes, field):
+    assert getattr(read(**OPEN | {"notes": notes}).plan, field) == getattr(read(**OPEN | {"notes": ""}).plan, field)
+
+
+def test_microbatches_of_a_size_keep_their_number():
+    found = read(**OPEN | {"tp": "1", "pp": "1", "global_batch_sequences": "", "notes": "32 microbatches of 2"})
+    assert (found.plan.microbatch, int(found.workload.batch)) == (2, 64 * 64)
+
+
+@pytest.mark.parametrize("notes", ["2 layers only", "2-layer proxy", "truncated to 2 layers"])
+def test_a_known_model_is_shortened_where_words_say_so(notes):
+    named = {"model": "Llama-3-8B", "layers": ""}
+    assert layers(read(**OPEN | named | {"notes": notes}).workload) == 2

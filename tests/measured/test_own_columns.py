@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from costmodel.inputs import layers
-from costmodel.measured.rows import Case, read_cases
+from costmodel.measured.rows import Case, read_cases, timed_by_rate
 from costmodel.measured.rows.headers import COLUMN_WORDS, measured
 from costmodel.specs import SpecError
 
@@ -297,9 +297,38 @@ def test_what_is_no_measure_is_none(cell):
     [("total steps,training time (h)", "1000,2.5", 9.0), ("steps,elapsed", "1000,02:30:00", 9.0)]
     + [("training tokens (B),wall time (days)", "1000,100", 100 * 86400 * 2**20 / 1e12)]
     + [("tokens,step time (s)", "4000000,3.5", 3.5), ("samples,step time (s)", "256,3.5", 3.5)]
-    + [("tokens_s,loss", "299593,2.1", 3.5), ("total steps,wall time", "1000,9000", None)],
+    + [("tokens_s,loss", "299593,2.1", 3.5), ("total steps,wall time", "1000,9000", None)]
+    + [("steps,elapsed", "1000,3500 s", 3.5), ("loss,days for 1T tokens", "2.1,100", 100 * 86400 * 2**20 / 1e12)]
+    + [("total tokens,training time (days)", "1T,100", 100 * 86400 * 2**20 / 1e12)]
+    + [("total tokens,GPU hours (millions)", "1T,0.1536", 100 * 86400 * 2**20 / 1e12)],
 )  # fmt: skip
 def test_steps_of_whole_runs_and_counts_that_are_no_rates(tmp_path, header, cells, step_s):
     table = f"{HEADER.rsplit(',', 1)[0]},{header}\n{ROW.rsplit(',', 1)[0]},{cells}\n"
     found = read(tmp_path, table)[0].measured_step_s
     assert found == (step_s if step_s is None else pytest.approx(step_s, rel=1e-3))
+
+
+@pytest.mark.parametrize("header", ["num microbatches", "microbatches", "Micro Batches"])
+def test_numbers_of_microbatches_are_no_sizes_in_another_language(tmp_path, header):
+    table = f"{HEADER},{header}\n{ROW},16\n".replace("global_batch_sequences,", "").replace(",256,", ",")
+    found = read(tmp_path, table)[0]
+    assert (int(found.workload.batch), found.plan.microbatch) == (16 * 16, 1)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "of_hardware"),
+    [
+        ("MFU,HFU", "33 %,44 %", False),
+        ("MFU", "HFU 44 %", True),
+        ("MFU", "44 % (HFU)", True),
+        ("HFU", "MFU 33 %", False),
+    ]
+    + [("MFU", "33 % (HFU 44)", False)],
+)
+def test_a_cell_says_of_what_its_share_is(tmp_path, header, cells, of_hardware):
+    """A third more FLOP where all is computed again."""
+    table = f"{HEADER.rsplit(',', 1)[0]},recompute,{header}\n{ROW.rsplit(',', 1)[0]},full,{cells}\n"
+    found = timed_by_rate(read(tmp_path, table)[0])
+    assert found.assumed[-1].endswith("recomputation counted") == of_hardware
+    plain = timed_by_rate(read(tmp_path, table.replace(header, "MFU").replace(cells, "33 %"))[0])
+    assert found.measured_step_s == pytest.approx(plain.measured_step_s, rel=0.001)

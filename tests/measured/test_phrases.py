@@ -12,7 +12,10 @@ _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here 
 
 ONE_SOURCE = {
     **dict.fromkeys(
-        [("SOFTWARE_NAMES", name) for name in ("nanotron", "megatron core", "max text", "te", "deep speed", "nemo")]
+        [
+            ("SOFTWARE_NAMES", name)
+            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "te", "deep speed", "nemo")
+        ]
         + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
         + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]
         + [("SOFTWARE_NAMES", "colossal|colossalai"), ("allocated_memory", "colossal|colossalai")]
@@ -35,7 +38,8 @@ ONE_SOURCE = {
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
         + [("selective_layers", meanings.FLAGS["selective_layers"][0])]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
-        + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #"), ("data", "dp size|degree? #")]
+        + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
+        + [("data", "dp|data_parallel* size|degree? #")]
         + [("accumulation", "# gradient|grad? accum*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
         + [("recompute_layers", "recomput*|checkpointing|checkpoint|ckpt|remat* of? first? # layer*")],

@@ -49,7 +49,7 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     if not given["layers"] and facts.get("stage_layers") and (columns.count("pp") or 1) > 1:
         given["layers"] = str(columns.needed("pp") * int(facts["stage_layers"]))
     if not all(given[name] for name in ("layers", "hidden", "heads", "ffn_hidden")):
-        given |= {name: size for name, size in _in_words(columns.text("notes")).items() if not given[name]}
+        given |= {name: size for name, size in _told(columns).items() if not given[name]}
     of_it = _LAYERS_OF_IT.search(columns.text("model").lower())  # 4 layers of Llama 3 8B
     given["layers"] = given["layers"] or (of_it[1] if of_it else "")
     assumed: list[str] = []
@@ -66,6 +66,14 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     own = Columns({**columns.row, **given})
     more = _followed(own, assumed)
     return Columns({**own.row, **more}), tuple(assumed)
+
+
+def _told(columns: Columns) -> Mapping[str, str]:
+    """Sizes in the notes; beside a known model those of another of its family, not `10 layers` of something alone."""
+    told = _in_words(columns.text("notes"))
+    known = known_dimensions(columns.text("model")) or _of_family(columns)
+    is_another = {"layers", "hidden"} <= {*told} and any(told[name] != known.get(name) for name in ("layers", "hidden"))
+    return told if is_another or not known else {}
 
 
 @functools.lru_cache(maxsize=4096)

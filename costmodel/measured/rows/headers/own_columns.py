@@ -190,9 +190,15 @@ def _with_convention(given: dict[str, str], row: Mapping[str, str], meanings: Ma
     told = [given.get("flops_convention") or ""]
     for name, target in meanings.items():
         column = _COLUMN_OF.get(target.columns[0], target.columns[0])
-        if column in _FLOP_RATES and row[name] and (given.get(column) or "").startswith(row[name].strip()):
-            told.append(name)
+        cell = (row[name] or "").strip()
+        bare = _OF_SHARE.sub("", cell)
+        if column in _FLOP_RATES and bare and (given.get(column) or "").startswith(bare):
+            said = _OF_SHARE.search(cell)  # `HFU 43.7 %` counts more than the column's name
+            told.append(said[0] if said else name)
     return given | {"flops_convention": "; ".join(filter(None, told))} if len(told) > 1 else given
+
+
+_OF_SHARE = re.compile(r"^[hm]fu\b[\s:=]*|\s*\(?[hm]fu\)?$", re.IGNORECASE)
 
 
 def _with_run(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
@@ -322,9 +328,15 @@ def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> t
         return column, ""  # whether, not how many
     if meant == "chip_memory" and not float(plain_number(cell) or 0).is_integer():  # labels are whole numbers
         column = "measured_mem_GB"
-    if meant == "two_memories":  # allocated and reserved: the second is what the allocator holds
-        cell = re.split(r"\s*/\s*", cell)[-1]
+    cell = _figure(meant, cell)
     return column, _thousands(column, cell) if unit == "k" else with_unit(cell, unit)
+
+
+def _figure(meant: str, cell: str) -> str:
+    """Of memory allocated and reserved the second, which is what the allocator holds; a share without its name."""
+    if meant == "two_memories":
+        return re.split(r"\s*/\s*", cell)[-1]
+    return _OF_SHARE.sub("", cell) if meant in ("measured_mfu", "hfu") else cell
 
 
 def _thousands(column: str, cell: str) -> str:

@@ -1,5 +1,6 @@
 """Units of results: times, memory, rates, as cells and names of columns print them."""
 
+import math
 import re
 
 COUNTED = 1e6
@@ -9,8 +10,8 @@ _SECONDS = {
     **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 1e-3),
     **dict.fromkeys(("us", "\u00b5s", "microseconds"), 1e-6),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("day", "days"), 86400.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
 }
 _GIGABYTES = {
     **dict.fromkeys(("gb", "gbyte", "gbytes", "g", "go"), 1.0),
@@ -46,9 +47,9 @@ def is_unit(column: str, unit: str) -> bool:
     return unit in _OF_COLUMN.get(column, {}) or table_unit(unit) is not None or unit in _COUNTS or unit == "%"
 
 
-def seconds(unit: str) -> float:
-    """Seconds of a unit of time."""
-    return _SECONDS.get(unit, 1.0)
+def unit_of_time_s(unit: str) -> float | None:
+    """Seconds of a unit of time; None for what is none."""
+    return _SECONDS.get(unit)
 
 
 def with_unit(cell: str, unit: str) -> str:
@@ -72,10 +73,35 @@ def _plain(number: str) -> float:
     return float(number.replace(",", "." if is_decimal else ""))
 
 
+_LARGEST_ODD, _NARROW = 15, 0.03
+"""Of powers of two: the odd factor of amounts in which people count, and by how much of a number it may be rounded."""
+
+
 def tokens_told(size: str, letter: str, sequence: int) -> float:
-    """Tokens of a batch as people tell them. Thousands and millions of sequences of a power of two are powers of two
-    themselves: 4M tokens are 512 sequences of 8,192."""
-    value = float(size.replace(",", ""))
-    is_whole = (2.0 * value).is_integer()  # 1.05M tokens are no power of two
-    base = 1024.0 if sequence & (sequence - 1) == 0 and is_whole else 1000.0
-    return value * base ** {"k": 1, "m": 2}.get(letter[:1], 0)
+    """Tokens of a batch as people tell them. Few thousands and millions of sequences of a power of two are powers of
+    two themselves: 4M tokens are 512 sequences of 8,192. Others are decimal, rounded from the roundest number of
+    sequences that they may be: 63M tokens are 15,360 sequences of 4,096."""
+    value, power = float(size.replace(",", "")), {"k": 1, "m": 2}.get(letter[:1], 0)
+    is_binary = sequence & (sequence - 1) == 0 and (2.0 * value).is_integer()  # 1.05M tokens are no power of two
+    if power and not (is_binary and _odd_factor(int(2.0 * value)) <= _LARGEST_ODD):
+        half = 0.5 * 10.0 ** -len(size.partition(".")[2])
+        ends = (1000.0**power * end / sequence for end in (value - half, value + half))
+        sequences = _roundest(*ends) if half <= _NARROW * value else None
+        if sequences:
+            return float(sequences * sequence)
+    return value * (1024.0 if is_binary else 1000.0) ** power
+
+
+def _odd_factor(number: int) -> int:
+    return number // max(1, number & -number)
+
+
+def _roundest(least: float, most: float) -> int | None:
+    """The whole number between two with the largest power of two in it; None where there is none."""
+    step = 2.0 ** math.ceil(math.log2(max(1.0, most)))
+    while step >= 1.0:
+        found = step * math.ceil(least / step)
+        if 0.0 < found <= most:
+            return int(found)
+        step /= 2.0
+    return None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from costmodel.measured.rows.headers.quantities import seconds, tokens_told
+from costmodel.measured.rows.headers.quantities import tokens_told, unit_of_time_s
 
 RATES = ("tokens", "logged_tokens", "tokens_per_gpu", "samples", "samples_per_gpu", "steps")
 """What a column of a rate may count."""
@@ -19,7 +19,7 @@ def step_s(given: Mapping[str, str], rate: str, cell: str, unit: str) -> str:
     each = chips if _is_of_chip(given, rate) else 1.0
     if not (value and amount and each):
         return ""
-    return f"{amount * seconds(time) / (value * each):.7g}"
+    return f"{amount * (unit_of_time_s(time) or 1.0) / (value * each):.7g}"
 
 
 def _sequence(given: Mapping[str, str]) -> float | None:
@@ -69,7 +69,7 @@ def tokens_of_chip(given: Mapping[str, str], rate: str, cell: str, unit: str) ->
     of_chip = _is_of_chip(given, rate)
     if rate == "steps" or not (value and each and (chips or of_chip)):
         return ""
-    return f"{value * each / seconds(time) / (1.0 if of_chip else chips or 1.0):.7g}"
+    return f"{value * each / (unit_of_time_s(time) or 1.0) / (1.0 if of_chip else chips or 1.0):.7g}"
 
 
 def _is_of_chip(given: Mapping[str, str], rate: str) -> bool:

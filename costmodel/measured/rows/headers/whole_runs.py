@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from costmodel.measured.rows.headers.quantities import seconds
+from costmodel.measured.rows.headers.quantities import unit_of_time_s
 from costmodel.measured.rows.headers.spellings import CHIP
 
 _TRAINED = r"(?:trained|seen|processed|consumed)"
@@ -24,22 +24,26 @@ RUN_NAMES: tuple[tuple[str, str], ...] = (
 RUN_COLUMNS = frozenset(column for column, _ in RUN_NAMES)
 _AMOUNT = re.compile(r"[~\u2248]?\s*(\d+(?:,\d{3})*(?:\.\d+)?)\s*([kmbt]?)\w*\s*(?:tokens?)?\W*", re.IGNORECASE)
 _TIME = re.compile(
-    r"[~\u2248]?\s*(\d+(?:,\d{3})*(?:\.\d+)?)\s*([km]?)\s*(?:gpu[\s-]*)?(days?|hours?|hrs?|h|d|min(?:utes)?)?"
+    r"[~\u2248]?\s*(\d+(?:,\d{3})*(?:\.\d+)?)\s*([km]?)\s*(?:gpu[\s-]*)?"
+    r"(days?|hours?|hrs?|h|d|min(?:utes)?|s|secs?|seconds)?"
 )
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+_THOUSANDS = ("k", "m", "thousand", "thousands", "million", "millions")  # of hours
 
 
 def run_meaning(words: str, unit: str) -> tuple[str, str] | None:
     """Which column of a run a name means, and its unit."""
     if words == "tokens" and unit in ("b", "t", "billion", "billions", "trillion", "trillions"):
         return "run_tokens", unit
+    if unit == "tokens":  # `total tokens`, `days for 1T tokens`
+        words, unit = f"{words} tokens", ""
     for column, names in RUN_NAMES:
         found = re.fullmatch(names, words)
         if found:
             told = found.groupdict().get("time") or ""
             told = "" if told == "time" else told
-            return column, f"{unit} {told}".strip() if unit in ("k", "m") else unit or told
+            return column, f"{unit[0]} {told}".strip() if unit in _THOUSANDS else unit or told
     return None
 
 
@@ -67,7 +71,7 @@ def _amount(cell: str, unit: str) -> float | None:
     found = _AMOUNT.fullmatch(cell.strip())
     if found is None:
         return None
-    letter = (found[2] or unit[:1]).lower()
+    letter = (found[2] or ("" if unit == "tokens" else unit[:1])).lower()
     return float(found[1].replace(",", "")) * _SCALES.get(letter, 1.0)
 
 
@@ -80,8 +84,7 @@ def _seconds(cell: str, unit: str) -> float | None:
     if found is None:
         return None
     *scale, named = unit.lower().split() or [""]
-    time = found[3] or named
-    if not time:
+    each = unit_of_time_s(found[3] or named)
+    if each is None:
         return None  # hours or seconds: nobody says
-    each = seconds({"d": "day", "hrs": "h", "hr": "h", "hour": "h"}.get(time, time))
     return float(found[1].replace(",", "")) * _SCALES[found[2] or "".join(scale)] * each

@@ -147,7 +147,8 @@ _NOTHING_MORE = re.compile(
 _OF_ANOTHER = re.compile(
     r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
-_NO_DEGREE = re.compile(r"\b(?:sharded|per)[\s\-]*$")  # `sharded data parallel 8`, `batch per DP 36`
+_NO_DEGREE = re.compile(r"\b(?:sharded|per|dcn|ici)[\s\-]*$")
+"""`sharded data parallel 8`, `batch per DP 36`, copies beside what MaxText's `ici_fsdp_parallelism` divides."""
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 

@@ -104,8 +104,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "compile* cross_entropy|ce|ce_loss|loss",
         "foundry",  # K: flash-attention's
     ),
-    # K: Megatron-Bridge's recipes set `cross_entropy_fusion_impl` to te
-    "engine_loss": ("te|transformer_engine & cross_entropy|ce|ce_loss", "megatron bridge"),
+    # K: recipes of Megatron-Bridge set `cross_entropy_fusion_impl` to te, as NeMo's performance scripts do since 25.04
+    "engine_loss": (
+        "te|transformer_engine & cross_entropy|ce|ce_loss",
+        "megatron bridge",
+        "nemo framework|megatron? 25.04|25.07|25.09|25.11",
+    ),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
     "device_memory": (
@@ -133,7 +137,6 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "memory_of_last": ("memory|mem|reserved|allocated & last rank", "memory|mem of|on|from the? last stage", "primus"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
-        "bf16|fp16|16 true",  # K: Lightning's name of it
         "no fp32|float32|32_bit? master*",
         "without fp32|float32|32_bit? master*",
     ),
@@ -249,7 +252,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp size|degree? #", "data degree|axis #", "data parallel* size|degree? #", "# way data|dp"),
+    "data": ("dp|data_parallel* size|degree? #", "data degree|axis #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
@@ -259,18 +262,15 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
-    "ulysses": (
-        "ulysses sp|sequence_parallel*? size|degree? #",
-        "# way? ulysses",
-        "ulysses # way",
-    ),
+    "ulysses": ("ulysses sp|sequence_parallel*? size|degree? #", "# way? ulysses", "ulysses # way"),
     "sequence_ranks": ("sequence_parallel* size|degree? #", "sp size|degree? #", "# way sequence_parallel*|sp"),
     "model_ranks": ("# gpu*|core*|chip*|rank*|device*|accelerator* per|a|each model? replica|copy|instance",),
     "stage_layers": ("# transformer? layer*|block* per|a|each|in_each pipeline? stage",),
     "head_parallel": ("head parallel* size|degree? #", "# way head parallel*"),
     "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
-    "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
+    "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*",
+        "# layer* only|proxy"),
 })  # fmt: skip
 """Numbers: a meaning and the phrases whose number it is."""
 

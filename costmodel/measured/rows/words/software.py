@@ -12,7 +12,7 @@ SOFTWARE_NAMES = (
     ("megatron fsdp", "megatron-core"),
     ("lit_gpt|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
     ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
-    ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
+    ("megatron bridge", "megatron-core"), ("megatron_core|mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
     ("transformer engine", "megatron-core"), ("te", "megatron-core"),
     ("pai_megatron", "megatron-core"), ("primus|mind_speed|model_link", "megatron-2022"),

@@ -45,7 +45,9 @@ _RESPELT = (
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
     ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
     ("w/o", re.compile(r"\bw/o\b"), "without"),
+    ("batches of", re.compile(r"\b(\d+ micro[\s-]?batches) of (?=\d)"), r"\1, micro batch size "),
     ("batches of", re.compile(r"\bmicro[\s-]?batches of (?=\d)"), "micro batch size "),
+    ("-true", re.compile(r"\b(bf16|fp16|16)-true\b"), r"pure \1-bit"),  # K: Lightning's; `bf16: true` is another's
     ("w/", re.compile(r"\bw/\s?(?=[a-z])"), "with "),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
     ("k", re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)"), _in_full),
@@ -84,6 +86,8 @@ _OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
 _IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
 _CHUNKS = re.compile(r"(?<![\w.])v\s*=\s*(?=\d)")
 _COPIES = re.compile(r"(?<![\w.\-])data\s*=\s*(?=\d)")  # of what `fsdp` divides
+_BARE_COPIES = re.compile(r"(?<![\w.\-])data\s(?=\d{1,4}\s?(?:[,;:)x]|$))")
+_SHARDS = re.compile(r"\bfsdp\s\d")
 _SUBSCRIPT = re.compile(r"\bd[ _](?=[stpdce]p\b\s*=)")
 _PAIRS = re.compile(r"\b(tp|tensor[ \-]parallel\w*)\s(?:over |across |in )?pairs\b")
 
@@ -101,6 +105,8 @@ def _degrees(text: str) -> str:
 
 
 def _of_formulas(text: str) -> str:
+    if _SHARDS.search(text):  # data 2, fsdp 16, tensor 2
+        text = _BARE_COPIES.sub("replicate ", text)
     if len({found[1] for found in _BARE.finditer(text)}) > 1:  # tensor 2, context 1, pipeline 2
         text = _BARE.sub(lambda found: f"{'t' if found[1][0] in 'mo' else found[1][0]}p ", text)
     if "pairs" in text:
