@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from costmodel.models.layers import feed_forward as feed_forward
     from costmodel.models.moe import Latent as Latent
     from costmodel.models.moe import moe_decoder as moe_decoder
+    from costmodel.models.multi_token import MULTI_TOKEN as MULTI_TOKEN
     from costmodel.models.pieces import SPREAD as SPREAD
     from costmodel.models.pieces import TOKENS as TOKENS
     from costmodel.models.pieces import Heads as Heads

@@ -13,6 +13,9 @@ from costmodel.inputs import Block, Kind, Op, Position, Saved, Size, Split
 from costmodel.models.pieces import SPREAD, TOKENS, head, linear, norm, sync
 from costmodel.semantics import Scalar
 
+MULTI_TOKEN = "multi-token layer"
+"""The name of the block of modules."""
+
 
 def modules(layer: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Scalar, count: int) -> tuple[Block, ...]:
     """So many modules whose layers have the operators of `layer`: their layers, and the end of each."""
@@ -20,7 +23,7 @@ def modules(layer: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: S
         Block(name=f"multi-token head {at + 1}", position=Position.LAST, ops=_end(tokens, hidden, vocabulary))
         for at in range(count)
     )
-    return (Block(name="multi-token layer", ops=_joined(tokens, hidden) + layer, repeats=count), *ends)
+    return (Block(name=MULTI_TOKEN, ops=_joined(tokens, hidden) + layer, repeats=count), *ends)
 
 
 def _joined(tokens: Scalar, hidden: Scalar) -> tuple[Op, ...]:

@@ -89,7 +89,8 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
     plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, own))
     part = Open(Cell(problem, own["accelerators"]), plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen])
     part = joined(*_with_memory(progress, part, own)) if problem.money.priced else part
-    progress.open = [*progress.open, part]
+    if len(part.indices):
+        progress.open = [*progress.open, part]
 
 
 def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import OWN_SCHEDULES, Cluster, Plan, Workload, layers
+from costmodel.models import MULTI_TOKEN
 from costmodel.specs import SpecError, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
 from optimize.launch.dimensions import Dimensions, dimensions_of
@@ -89,7 +90,11 @@ def of_the_model(workload: Workload) -> tuple[str, ...]:
 
 
 def _none_of_theirs(workload: Workload) -> str:
-    return f"the model: of {workload.name} it says only how it is divided; its code must be there, and allow that"
+    told = f"the model: of {workload.name} it says only how it is divided; its code must be there, and allow that"
+    modules = sum(int(block.repeats) for block in workload.blocks if block.name == MULTI_TOKEN)
+    counted = "the last layer is a module" if modules == 1 else f"the last {modules} layers are modules"
+    own = "which frameworks count apart (Megatron: `mtp_num_layers`, and m in a layout)"
+    return f"{told}; {counted} of multi-token prediction, {own}" if modules else told
 
 
 def _job(plan: Plan, workload: Workload, cluster: Cluster) -> Job:

@@ -9,12 +9,13 @@ import pytest
 
 from costmodel.inputs.embedding import embed
 from costmodel.specs.rules import violations
-from optimize.clusters import one_job
+from optimize.clusters import one_job, rows
 from optimize.clusters.bounding import families_of
-from optimize.clusters.counts import rows_of
+from optimize.clusters.counts import cells, rows_of
 from optimize.clusters.evolution import FirstAnswers
 from optimize.clusters.genes import ANEW, Genes, children
 from optimize.clusters.progress import Cell, Progress
+from optimize.clusters.rows import open_counts
 from optimize.clusters.screening import tangents_of
 from optimize.lattice.lattice import number_of
 from optimize.question.clusters import sized
@@ -105,6 +106,18 @@ def test_evolution_goes_on_over_what_is_open(monkeypatch):
     assert len({seed for seed, _, _ in runs}) == len(runs)
     values = [value for _, _, value in later]
     assert all(after < before - found.tolerance for before, after in itertools.pairwise(values))
+
+
+def test_where_memory_dismisses_all_rows_nothing_is_open(monkeypatch):
+    """And nothing evolves over it: every row is bounded first without the memory of its modes, then with it."""
+    monkeypatch.setattr(rows, "_with_memory", lambda _, part, __: iter([part.keep(np.zeros(0, int))]))
+    asked = problem(objective=Objective.energy, limits=Limits(accelerators=16))
+    progress = Progress(asked, tolerance=1e-9)
+    progress.unseen = one_job.by_count(cells(asked))
+    one_job.offer_evolved(progress, 0, 500)
+    open_counts(progress, rows_of(asked))
+    assert progress.open == []
+    assert one_job.search(asked, 60.0).open == []
 
 
 def test_the_search_starts_from_it():

@@ -113,3 +113,13 @@ def test_of_a_model_that_no_options_describe_that_is_said(name, is_described):
     for title in ("megatron", "torchtitan"):
         outside_it = outside(FRAMEWORKS[title], Plan(data=8), workload, machine)
         assert (told in outside_it) is not is_described
+
+
+@pytest.mark.parametrize(("modules", "told"), [(1, "the last layer is a module"), (2, "the last 2 layers are modules")])
+@pytest.mark.parametrize("make", [small_moe, small_decoder])
+def test_modules_of_multi_token_prediction_are_told_of(make, modules, told):
+    """They are layers of the plan, which no framework counts as layers."""
+    for title in FRAMEWORKS:
+        text = launch(title, Plan(data=8), make(layers=4, mtp_layers=modules), cluster(8))
+        assert f"{told} of multi-token prediction" in text
+        assert "multi-token" not in launch(title, Plan(data=8), make(layers=4), cluster(8))
