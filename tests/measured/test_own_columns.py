@@ -350,3 +350,20 @@ def test_a_run_in_each_column(tmp_path, first):
 def test_columns_that_are_no_runs_are_refused_in_one_line(tmp_path, table):
     with pytest.raises(SpecError, match="at least hardware, gpus"):
         read(tmp_path, table)
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "step_s"),
+    [("tokens/s (k)", "299.593", 3.5), ("tokens/s (M)", "0.299593", 3.5), ("Tokens/s/GPU [K]", "4.681143", 3.5)]
+    + [("tokens/day (B)", "25.9", None), ("tokens/s (millions)", "0.299593", 3.5), ("tok/s (avg)", "299593", 3.5)],
+)
+def test_rates_are_scaled_by_what_stands_in_brackets(tmp_path, header, cell, step_s):
+    table = f"{HEADER.rsplit(',', 1)[0]},{header}\n{ROW.rsplit(',', 1)[0]},{cell}\n"
+    found = read(tmp_path, table)[0].measured_step_s
+    assert found == (step_s if step_s is None else pytest.approx(step_s, rel=1e-3))
+
+
+def test_the_rate_of_megatrons_log_is_one_of_flop(tmp_path):
+    header = "throughput per GPU (TFLOP/s/GPU)"
+    table = f"{HEADER.rsplit(',', 1)[0]},{header}\n{ROW.rsplit(',', 1)[0]},380\n"
+    assert "380 TFLOP/s" in timed_by_rate(read(tmp_path, table)[0]).assumed[-1]

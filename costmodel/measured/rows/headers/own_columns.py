@@ -19,6 +19,9 @@ _RATE = re.compile(
     rf" ?(?:per )?(?P<chip>(?:{CHIP}) )?(?:per )?(?P<time>s|secs?|seconds?|day)(?P<each> (?:per )?(?:{CHIP}))?)"
     rf"(?P<last> per (?:{CHIP}))?"
 )
+_IN_FULL = {"k": ("thousand", "thousands"), "m": ("million", "millions"), "b": ("billion", "billions")}
+_SCALES = {name: letter for letter in "kmb" for name in (letter, *_IN_FULL[letter])}
+"""What stands in brackets behind a rate, by its letter; of billions a second none is read."""
 _BARE_RATE = re.compile(r"(throughput |speed )?(?:tok(?:en)?s?|samples|seq(?:uence)?s)")  # `tokens_s`, `speed (tokens)`
 _FLAGS = {"1": "1", "true": "1", "yes": "1", "oom": "1", "0": "0", "false": "0", "no": "0"}
 _TO_NOTES = {
@@ -65,7 +68,8 @@ def meaning(name: str) -> Meaning | None:
     bare = _BARE_RATE.fullmatch(words)
     rate = _RATE.fullmatch(f"{words} per s" if bare and (unit == "s" or (bare[1] and not unit)) else words)
     if rate:
-        return Meaning((_rate(rate),), f"{rate['scale'] or ''} {rate['time'] or 's'}".strip())
+        scale = rate["scale"] or _SCALES.get(unit, "")
+        return Meaning((_rate(rate),), f"{scale} {rate['time'] or 's'}".strip())
     bracket = re.search(r"\(([^)]*)\)", name)
     for listed in (name, bracket[1] if bracket else ""):
         several = re.split(r"[\s/,x|*-]+", re.sub(r"[()\[\]]", "", listed.lower()).strip())

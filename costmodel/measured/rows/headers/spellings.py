@@ -105,7 +105,7 @@ NAMES: tuple[tuple[str, str], ...] = (
         "measured_tflops_per_gpu",
         rf"(?:model |achieved |measured )?t(?:era)?flops?(?:(?: per)? s(?:ec)?)?(?: per)?(?: (?:{CHIP}))?",
     ),
-    ("measured_tflops_per_gpu", r"throughput tflops?.*"),
+    ("measured_tflops_per_gpu", rf"throughput (?:per (?:{CHIP}) )?tflops?.*"),
     (
         "measured_mem_GB",
         rf"(?:(?:peak|max(?:imum)?|used|measured|reserved|allocated|active) ?){{1,2}}"
