@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """The content of a `.toml` or `.json` file (other names: JSON if it starts with a brace)."""
-    where = plain(str(path))
+    where = plain(str(path)) or "''"
     if str(path).endswith(".py"):
         raise SpecError(
             f"{where}: a Python file; expected TOML or JSON (--with {where} runs it, for what it registers)"

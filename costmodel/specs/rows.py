@@ -15,6 +15,7 @@ from costmodel.specs.files import SpecError, plain, show, why_not, write_file
 
 LARGEST_TABLE_BYTES = 256 * 2**20
 _NEEDED = ("hardware", "gpus")
+_MOST_NAMES = 200  # of columns, that may stand below each other
 
 
 Translate = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -24,15 +25,20 @@ Translate = Callable[[Mapping[str, str]], Mapping[str, str]]
 def read_rows(
     path: str | Path, needed: Sequence[str] = _NEEDED, translate: Translate = dict
 ) -> list[Mapping[str, str] | str]:
-    """One entry for each row, in order: its cells by column, or why it cannot be read."""
+    """One entry for each row, in order: its cells by column, or why it cannot be read. A table whose first column
+    names what is needed, while its first line does not, has a run in each column."""
+
+    def names_all(header: Sequence[str]) -> bool:
+        return set(needed) <= set(translate(dict.fromkeys(header, "1")))
+
     where = f"rows ({plain(str(path))})"
     text = text_of(path, where)
     rows = objects(text)
     if rows is None:
-        header, rows = _table(text)
+        header, rows = _table(text, names_all)
     else:
         header = list(next((row for row in rows if not isinstance(row, str)), {}))
-    if not set(needed) <= set(translate(dict.fromkeys(header, "1"))):
+    if not names_all(header):
         raise SpecError(
             f"{where}: the first line is {show(header or None)}; expected column names with at least "
             f"{', '.join(needed)} (`equipoise predict --columns` lists them)"
@@ -43,15 +49,26 @@ def read_rows(
     return [row if isinstance(row, str) else translate(row) for row in rows]
 
 
-def _table(text: str) -> tuple[list[str], list[Mapping[str, str] | str]]:
+def _table(text: str, names_all: Callable[[Sequence[str]], bool]) -> tuple[list[str], list[Mapping[str, str] | str]]:
     """The header of a table of cells, and its rows."""
     lines = text.splitlines(keepends=True)
     character, before = parted_by(lines)
-    rows = plain_rows(_rows(lines[before:], character), character)
-    header = next(rows, None)
-    if not isinstance(header, list):
+    rows = list(plain_rows(_rows(lines[before:], character), character))
+    if not rows or isinstance(rows[0], str):
         return [], []
-    return header, with_points([_cells(row, header) for row in rows], character)
+    if not names_all(rows[0]):
+        rows = _turned(rows, names_all)
+    header = list(rows[0])
+    return header, with_points([_cells(row, header) for row in rows[1:]], character)
+
+
+def _turned(rows: list[list[str] | str], names_all: Callable[[Sequence[str]], bool]) -> list[list[str] | str]:
+    """The table with its columns as rows, where its first column is a header; as it is where it is none."""
+    cells = [row for row in rows if not isinstance(row, str)]
+    if len(cells) < len(rows) or len(rows) > _MOST_NAMES or len({len(row) for row in cells}) > 1 or len(cells[0]) < 2:
+        return rows
+    turned = [[cell.strip() for cell in column] for column in zip(*cells, strict=True)]
+    return [*turned] if names_all(turned[0]) else rows
 
 
 def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,6 +1,6 @@
 """What `--help` shows, and what shells complete: the options of a command, as tyro prints them.
 
-Only these two load tyro: a start with it takes a fifth of `explain` longer (docs/search.md).
+Only these two load tyro: when words were read with it too, `explain` took a third longer (docs/search.md).
 """
 
 import contextlib

@@ -111,9 +111,10 @@ def _unknown(word: str, program: str, flags: Iterable[str]) -> str:
     """Why a word is no option, and which one it may be."""
     import difflib  # which a right command line does without
 
-    if not word.startswith("-"):
+    asked = re.sub(r"\A[\u2012-\u2015\u2212]-?", "--", word).partition("=")[0]  # dashes as word processors write them
+    if not asked.startswith("-"):
         return f"{show(word)} belongs to no option of {program}; expected --name value"
-    close = difflib.get_close_matches(word.partition("=")[0], [*flags, *HELP, FLAG], n=3, cutoff=0.7)
+    close = difflib.get_close_matches(asked, [*flags, *HELP, FLAG], n=3, cutoff=0.7)
     hint = f"did you mean {' or '.join(close)}?" if close else f"{program} --help lists the options"
     return f"{show(word)} is not an option of {program}; {hint}"
 

@@ -155,6 +155,7 @@ def test_wrong_files_and_names(bad, capsys, tmp_path):
         (("--tensor", "64", "--pipeline", "1"), ("command line", "`tensor` is 64", "32 heads")),
         (("--pipeline", "1", "--batch", "7"), ("`data` x `microbatch`", "7 sequences")),
         (("--config", "absent.toml"), ("command line", "`config`", "absent.toml", "no such file")),
+        (("--config", ""), ("command line", "`config`: '': not a file")),
         (("--out", __file__), ("command line", "`out`", "a directory")),
         (("--pipeline", "1000000", "--tensor", "1"), ("command line", "`pipeline` is 1000000", "100000")),
     ],

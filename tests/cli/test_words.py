@@ -55,6 +55,11 @@ def _fields(request):
         (["--model", "-x"], "`--model` has no value before '-x'; expected text"),
         (["--batch", "-infx"], "`--batch` has no value before '-infx'; expected an integer"),
         (["--stage-layers"], "`--stage-layers` has no value; expected integers, one for each stage"),
+        (["\u2013model", "a"], "'\u2013model' is not an option of equipoise explain; did you mean --model?"),
+        (
+            ["\u2014batch=3"],
+            "'\u2014batch=3' is not an option of equipoise explain; did you mean --batch or --microbatch?",
+        ),
         (["--batch", "None"], "`--batch` is 'None'; expected an integer"),
     ],
 )

@@ -155,7 +155,11 @@ def test_the_label_chooses_among_data_sheets(memory, name):
     assert chip.hbm_bytes_per_s == {"a100-40gb": 1.555e12, "a100-80gb": 2.0e12}[name]
 
 
-@pytest.mark.parametrize("cell", ["1" * 10_000, "a 1," * 2_500, "1 " * 5_000, "tp " * 1_000, "x" * 10_000, "(" * 9_999])
+@pytest.mark.parametrize(
+    "cell",
+    ["1" * 10_000, "a 1," * 2_500, "1 " * 5_000, "tp " * 1_000, "x" * 10_000, "(" * 9_999]
+    + ["8/" * 5_000, "8 x " * 2_500, "TP/" * 3_000],
+)
 @pytest.mark.parametrize("column", ["notes", "interconnect_note", "recompute", "hardware", "model", "precision"])
 def test_long_cells_are_read_or_refused_soon(column, cell):
     before = time.process_time()

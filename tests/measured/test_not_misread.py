@@ -125,3 +125,13 @@ def test_microbatches_of_a_size_keep_their_number():
 def test_a_known_model_is_shortened_where_words_say_so(notes):
     named = {"model": "Llama-3-8B", "layers": ""}
     assert layers(read(**OPEN | named | {"notes": notes}).workload) == 2
+
+
+@pytest.mark.parametrize("notes", ["our rows use TP 4", "the rows use TP 4", "The bars show TP 4", "all rows: TP 4"])
+def test_the_tables_own_rows_are_the_rows(notes):
+    assert read(**OPEN | {"notes": notes}).plan.tensor == 4
+
+
+def test_so_many_layers_are_computed_again():
+    plan = read(**OPEN | {"tp": "1", "pp": "1", "notes": "recompute only in the first 12 layers"}).plan
+    assert (plan.recompute, plan.recompute_share) == ("full", 12 / layers(read(**OPEN).workload))

@@ -332,3 +332,21 @@ def test_a_cell_says_of_what_its_share_is(tmp_path, header, cells, of_hardware):
     assert found.assumed[-1].endswith("recomputation counted") == of_hardware
     plain = timed_by_rate(read(tmp_path, table.replace(header, "MFU").replace(cells, "33 %"))[0])
     assert found.measured_step_s == pytest.approx(plain.measured_step_s, rel=0.001)
+
+
+@pytest.mark.parametrize("first", ["", "parameter,run a,run b"])
+def test_a_run_in_each_column(tmp_path, first):
+    """As people put few runs beside each other; a line of names above them is one more column."""
+    pairs = zip(HEADER.split(","), ROW.split(","), strict=True)
+    lines = [f"{name.replace('_', ' ')}, {cell}, {'128' if name == 'gpus' else cell}" for name, cell in pairs]
+    found = read(tmp_path, "\n".join([*filter(None, [first]), *lines]) + "\n", 2)
+    assert figures(found[0]) == READ
+    assert figures(found[1]) == (128, *READ[1:])
+
+
+@pytest.mark.parametrize(
+    "table", ["runs,a,b\nmodel,x,y\nlayers,8,8\n", "hardware,H100,H100\ngpus,8\n", "hardware\ngpus\n"]
+)
+def test_columns_that_are_no_runs_are_refused_in_one_line(tmp_path, table):
+    with pytest.raises(SpecError, match="at least hardware, gpus"):
+        read(tmp_path, table)

@@ -42,7 +42,12 @@ ONE_SOURCE = {
         + [("data", "dp|data_parallel* size|degree? #")]
         + [("accumulation", "# gradient|grad? accum*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
-        + [("recompute_layers", "recomput*|checkpointing|checkpoint|ckpt|remat* of? first? # layer*")],
+        + [
+            (
+                "recompute_layers",
+                "recomput*|checkpointing|checkpoint|ckpt|remat* only? of|in|on|for? the? first? # layer*",
+            )
+        ],
         _PLAIN,
     ),
     ("compiled", "float8"): "torchao casts to float8 in compiled kernels only, whoever runs it",

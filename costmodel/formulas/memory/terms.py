@@ -1,4 +1,4 @@
-"""Bytes on one accelerator of each pipeline stage, at the peak of the backward pass and inside the optimizer step.
+"""Bytes on one accelerator of each pipeline stage: its terms, of which stages.py takes the peak.
 
 Weights, gradients and optimizer states after Rajbhandari et al. 2020 (ZeRO); activations after Korthikanti et al.
 2022, counted operator by operator (workload.Saved); microbatches in flight by the schedule's row. What lies outside

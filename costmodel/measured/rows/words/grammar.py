@@ -73,7 +73,8 @@ def clauses(text: str) -> tuple[str, ...]:
 
 
 _OTHER_ROWS = re.compile(
-    r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same)\b)(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
+    r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same|our|each|every|the (?:rows|bars?|curves|columns))\b)"
+    r"(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
     r"(?:(?![;|]|\.\s|\s(?:but|while|whereas)\s).)*"
 )
 """Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""

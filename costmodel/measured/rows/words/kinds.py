@@ -30,7 +30,7 @@ NO_TRAINING = (
     ("mlperf inference", _NOTHING),
     ("forward pass? only benchmark*|throughput|latency|time|timing|run|measure*", _NOTHING),
     ("only the? forward pass* is|was|are|were? timed|measured|benchmarked|run", _NOTHING),
-    ("text? generation throughput|latency|speed|benchmark", _NOTHING),
+    ("text|token generation throughput|latency|speed|benchmark", _NOTHING),
     ("vllm|sglang|tensorrt_llm", _NOTHING),
 )  # fmt: skip
 """Rows of a model that is only run."""

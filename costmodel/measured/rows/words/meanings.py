@@ -169,7 +169,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "recompute_layers": (
         "recomput*|remat* num? layer* #",  # K: `checkpoint-num-layers` of older Megatron are those of a group
-        f"{_RECOMPUTED} of? first? # layer*",
+        f"{_RECOMPUTED} only? of|in|on|for? the? first? # layer*",
         "# layer* fully? recomputed|checkpointed",
     ),
     "head_size": ("head dim*|size #", "heads of #", "# dim* heads"),

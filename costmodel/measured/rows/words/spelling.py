@@ -64,8 +64,8 @@ _NAME = (
     r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)-?(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
 )
 _AND = r"(?:\s*[,/x*\-|:]\s*(?:and\s)?|\sand\s)"
-_NAMES = rf"(?<![\w\-])[(\[]?({_NAME}(?:{_AND}{_NAME})+)[)\]]?(?![\w\-])"
-_SIZES = rf"[(\[]?(?<![\w.\-])(\d+(?:{_AND}\d+)+)(?![\w.])[)\]]?"
+_NAMES = rf"(?<![\w\-])[(\[]?({_NAME}(?:{_AND}{_NAME}){{1,9}})[)\]]?(?![\w\-])"
+_SIZES = rf"[(\[]?(?<![\w.\-])(\d+(?:{_AND}\d+){{1,9}})(?![\w.])[)\]]?"
 _BETWEEN = (
     r"(?:\s*(?:parallel\w*|degrees?|sizes?|layout|mesh|config\w*|split|set|respectively|with|of|is|are|at|to|[=:]))*\s*"
 )
