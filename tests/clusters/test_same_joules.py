@@ -187,14 +187,13 @@ def test_designs_minimise_what_explain_tells(objective, repair_s):
 def test_grams_of_clean_electricity_are_no_objective_and_no_limit():
     assert H100.prices is not None
     cases = {name: dataclasses.replace(getattr(H100.prices, name), carbon_g_per_j=0.0) for name in CASES}
-    clean, job = (
-        dataclasses.replace(H100, prices=dataclasses.replace(H100.prices, **cases)),
-        Job(workload=MODEL, tokens=TOKENS),
-    )
-    for asked in ({"objective": Objective.carbon}, {"limits": Limits(carbon_g=1.0)}):
-        with pytest.raises(SpecError, match="emits CO2"):
-            design_problem(clean, load_curves(), jobs=(job,), **asked)
+    clean = dataclasses.replace(H100, prices=dataclasses.replace(H100.prices, **cases))
+    known = {"template": clean, "curves": load_curves(), "jobs": (Job(workload=MODEL, tokens=TOKENS),)}
+    with pytest.raises(SpecError, match="emits CO2"):
+        design_problem(**known, objective=Objective.carbon)
+    with pytest.raises(SpecError, match="emits CO2"):
+        design_problem(**known, limits=Limits(carbon_g=1.0))
     with pytest.raises(CommandError, match="emits CO2"):
         plan_value("carbon_g", MODEL, clean, [8], TOKENS)
-    design_problem(clean, load_curves(), jobs=(job,), objective=Objective.energy)
+    design_problem(**known, objective=Objective.energy)
     plan_value("energy_j", MODEL, clean, [8], TOKENS)
