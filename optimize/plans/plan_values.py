@@ -17,7 +17,7 @@ from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, step, 
 from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
 from costmodel.specs import called
 from optimize.lattice import Chunk, Lattice
-from optimize.question import Job, Objective, second_of
+from optimize.question import CLEAN, Job, Objective, second_of
 from optimize.status import CommandError, Status
 
 _EXACT = Exact(np)
@@ -166,6 +166,8 @@ def _factor(
         return steps
     if cluster.prices is None:
         raise _unknown(objective, cluster)
+    if objective.emits and not cluster.prices.base.carbon_g_per_j:
+        raise CommandError(Status.bad_input, f"`objective` is {objective.key}; {CLEAN}")
     bill = second_of(cluster, domain, load)
     price = objective.price(bill.usd_per_step, bill.joule_per_step, cluster.prices.base.carbon_g_per_j)
     if price is None:

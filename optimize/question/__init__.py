@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optimize.question.clusters import quantities as quantities
     from optimize.question.clusters import second_of as second_of
     from optimize.question.clusters import sized as sized
+    from optimize.question.objective import CLEAN as CLEAN
     from optimize.question.objective import LIMITED as LIMITED
     from optimize.question.objective import RENTALS as RENTALS
     from optimize.question.objective import SECONDS_A_DAY as SECONDS_A_DAY

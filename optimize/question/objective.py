@@ -61,6 +61,9 @@ class Objective(enum.Enum):
         return tokens / least if self.maximised else least
 
 
+CLEAN = "expected electricity that emits CO2, and its `carbon_g_per_kwh` is 0: so are all answers"
+"""Why grams of CO2 neither compare nor limit anything."""
+
 RENTALS = {"reserved": "low", "on_demand": "high"}
 """Ends of the range of each rental price: reserved for a year or more (or spot), and by the hour."""
 

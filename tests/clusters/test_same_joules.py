@@ -10,6 +10,7 @@ from costmodel import Exact, evaluate
 from costmodel.formulas.curves import hardware_of
 from costmodel.inputs.embedding import embed
 from costmodel.specs.curves import priced
+from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_curves
 from optimize.clusters.real_parts import PartsProgress, search_parts, within_limits
 from optimize.hardware.model import HardwareModel
@@ -26,11 +27,13 @@ from optimize.question.clusters import failing, second_of, sized
 from optimize.question.objective import Limits, Objective
 from optimize.question.quantities import Job
 from optimize.question.rates import RATES
+from optimize.status import CommandError
 from tests.support.builders import small_decoder, small_moe
 
 MODEL = small_decoder(layers=4, batch=24)
 H100, TOKENS = load_cluster("h100", accelerators=16), 1e9
 KEYS = ("energy_j", "cost_usd", "carbon_g")
+CASES = ("low", "base", "high")
 FEW = {"schedule": "one_f_one_b", "context": 1, "zero_stage": 1, "microbatch": {1, 2}, "recompute": {"none", "full"}}
 FEW |= {"recompute_share": 1.0, "tensor": {1, 2}, "data_shard": None}
 
@@ -179,3 +182,18 @@ def test_designs_minimise_what_explain_tells(objective, repair_s):
     own = second_of(bought, 8, 1.0)
     assert own.bill is not None
     np.testing.assert_allclose(own.bill.usd, usual.capital_usd, rtol=1e-9)
+
+
+def test_grams_of_clean_electricity_are_no_objective_and_no_limit():
+    assert H100.prices is not None
+    cases = {name: dataclasses.replace(getattr(H100.prices, name), carbon_g_per_j=0.0) for name in CASES}
+    clean = dataclasses.replace(H100, prices=dataclasses.replace(H100.prices, **cases))
+    known = {"template": clean, "curves": load_curves(), "jobs": (Job(workload=MODEL, tokens=TOKENS),)}
+    with pytest.raises(SpecError, match="emits CO2"):
+        design_problem(**known, objective=Objective.carbon)
+    with pytest.raises(SpecError, match="emits CO2"):
+        design_problem(**known, limits=Limits(carbon_g=1.0))
+    with pytest.raises(CommandError, match="emits CO2"):
+        plan_value("carbon_g", MODEL, clean, [8], TOKENS)
+    design_problem(**known, objective=Objective.energy)
+    plan_value("energy_j", MODEL, clean, [8], TOKENS)
