@@ -127,6 +127,11 @@ LLAMA |= {"gated_ffn": "", "tied": ""}
     [
         ({"flops_convention": "6ND"}, 6 * 8.03e9),
         ({"flops_convention": "6*N*D, no attention"}, 6 * 8.03e9),
+        ({"flops_convention": "6ND", "notes": "FlashAttention-2; attention dropout"}, 6 * 8.03e9),
+        ({"notes": "MFU excludes attention"}, 6 * 8.03e9),
+        ({"notes": "no attention dropout; half precision"}, 6 * 7.504e9 + 12 * 32 * 4096 * 8192),
+        ({"notes": "causal LM; half of the layers have bias"}, 6 * 7.504e9 + 12 * 32 * 4096 * 8192),
+        ({"notes": "attention FLOPs are halved"}, 6 * 7.504e9 + 6 * 32 * 4096 * 8192),
         ({"flops_convention": "6N + attention"}, 6 * 7.504e9 + 12 * 32 * 4096 * 8192),
         ({"notes": "MFU counts causal attention"}, 6 * 7.504e9 + 6 * 32 * 4096 * 8192),
         ({"flops_convention": "PaLM"}, 6 * 7.504e9 + 12 * 32 * 4096 * 8192),

@@ -23,9 +23,23 @@ _HARDWARE = re.compile(
 _INCLUDED = re.compile(_HARDWARE.pattern.replace(r"\bhfu\b|", ""), re.IGNORECASE)  # `HFU 60 %` is another figure
 _OF_MODEL = re.compile(r"\bmfu\b|\bmodel (?:flops?|utili)", re.IGNORECASE)
 # K: Megatron-Bridge counts half of the scores (`flop_utils.py`); its rows with their step agree (README, section 1)
-_CAUSAL = re.compile(r"\bcausal|\bhal(?:f|ved)\b|\bmasked\b|\btriang|\bmegatron[ -]bridge", re.IGNORECASE)
-_SIX_N = re.compile(r"\b6 ?[*x\u00b7]? ?(?:n|p|params?)(?: ?[*x\u00b7]? ?(?:d|t))?\b|\bno attention", re.IGNORECASE)
-_ATTENTION = re.compile(r"(?<!no )(?<!without )att(?:entio)?n|\b12 ?[*x\u00b7]? ?l|\bpalm\b", re.IGNORECASE)
+_CAUSAL = re.compile(  # neither a causal or masked language model, nor half of the layers or half precision
+    r"\b(?:causal|masked)(?!\W+(?:lms?|language|models?|decoders?|tokens?)\b)|\btriang|\bmegatron[ -]bridge"
+    r"|\bhal(?:f|ved)\b[^;,.|]{0,30}\b(?:att(?:entio)?n|scores?|flops?)\b"
+    r"|\b(?:att(?:entio)?n|scores?|flops?)\b[^;,.|]{0,30}\bhal(?:f|ved)\b",
+    re.IGNORECASE,
+)
+_NO_ATTENTION = re.compile(
+    r"\b(?:no|without|exclud\w+|ignor\w+|neglect\w+) (?:the )?att(?:entio)?n\b"
+    r"(?! (?:dropout|bias|recomp\w*|checkpoint\w*|kernels?|sinks?|masks?)\b)",
+    re.IGNORECASE,
+)
+_SIX_N = re.compile(r"\b6 ?[*x\u00b7]? ?(?:n|p|params?)(?: ?[*x\u00b7]? ?(?:d|t))?\b", re.IGNORECASE)
+_ATTENTION = re.compile(  # of FLOP; a kernel's name alone counts none
+    r"(?:\+|\b(?:plus|and|with|incl\w*|count\w*)) (?:the |its )?(?:self[ -])?att(?:entio)?n"
+    r"|\b12 ?[*x\u00b7]? ?l|\bpalm\b",
+    re.IGNORECASE,
+)
 _TOKENS_OF_CHIP = re.compile(
     r"(?<![\d.,])(\d+(?:,\d{3})*(?:\.\d+)?)\s*(k?)\s*tok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\s*(?:/|per)\s*"
     r"(?:gpu|chip|device|accelerator)\b",
@@ -75,7 +89,7 @@ def _rate(case: Case) -> tuple[float, str]:
 def _flop(case: Case) -> tuple[float, str]:
     """FLOP of one sequence as the row counts them, and in words how."""
     words, work = _words(case), case.workload
-    if _SIX_N.search(words) and not _ATTENTION.search(words):
+    if _NO_ATTENTION.search(words) or (_SIX_N.search(words) and not _ATTENTION.search(words)):
         return 6.0 * float(active_parameters(work)) * float(work.sequence), "six FLOP a parameter and token"
     if _CAUSAL.search(words):
         return float(model_flop(work)), "attention under its mask"
