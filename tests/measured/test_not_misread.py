@@ -135,3 +135,14 @@ def test_the_tables_own_rows_are_the_rows(notes):
 def test_so_many_layers_are_computed_again():
     plan = read(**OPEN | {"tp": "1", "pp": "1", "notes": "recompute only in the first 12 layers"}).plan
     assert (plan.recompute, plan.recompute_share) == ("full", 12 / layers(read(**OPEN).workload))
+
+
+@pytest.mark.parametrize(
+    "notes",
+    ["dp=4 fsdp=16", "data parallel 4, FSDP 16", "HSDP, DP 4, shard size 16", "DP 4, FSDP 16", "DP 4; dp_shard 16"],
+)
+def test_copies_beside_shards_leave_neither_tensors_nor_stages(notes):
+    plan = read(**OPEN | {"notes": notes}).plan
+    assert (plan.tensor, plan.pipeline, plan.data, plan.data_shard) == (1, 1, 64, 16)
+    plan = read(**OPEN | {"tp": "2", "notes": notes.replace("16", "8")}).plan
+    assert (plan.tensor, plan.pipeline, plan.data, plan.data_shard) == (2, 1, 32, 8)

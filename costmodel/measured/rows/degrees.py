@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Mapping
 
-from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.columns import Columns, RowError, cells
+from costmodel.measured.rows.words import said
 
 _WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "dp": "data"}
 
@@ -48,12 +49,13 @@ def degrees_of(
 ) -> dict[str, int]:
     """Tensor, context, pipeline as printed, one where not; the rest of the accelerators are data ranks."""
     accelerators = columns.needed("gpus")
-    said = {name: degree(columns, facts, name) for name in _WORDS}
-    tensor, context, pipeline = (said[name] or 1 for name in ("tp", "cp", "pp"))
-    missing = [name for name in ("tp", "pp") if said[name] is None]
-    printed = said["dp"] or 0
+    known = {name: degree(columns, facts, name) for name in _WORDS}
+    tensor, context, pipeline = (known[name] or 1 for name in ("tp", "cp", "pp"))
+    missing = [name for name in ("tp", "pp") if known[name] is None]
+    printed = known["dp"] or 0
     others = context * tensor * pipeline * printed
-    if len(missing) == 1 and printed > 1 and accelerators % others == 0:
+    is_left = missing == ["tp"] or (missing == ["pp"] and not _are_copies(columns))
+    if is_left and printed > 1 and accelerators % others == 0:
         left = accelerators // others
         tensor, pipeline = (left, pipeline) if missing == ["tp"] else (tensor, left)
         assumed.append(f"{missing.pop()} {left}, what the other degrees leave")
@@ -61,7 +63,7 @@ def degrees_of(
         if len(missing) == 2:
             tensor, pipeline = _by_batch(columns, facts, accelerators // context, domain, batch)
         assumed.append(" ".join(f"{name} {dict(tp=tensor, pp=pipeline)[name]}" for name in missing))
-    data, rest = said["dp"], tensor * context * pipeline
+    data, rest = known["dp"], tensor * context * pipeline
     if rest > accelerators:
         raise RowError(f"`tp` x `cp` x `pp` is {rest}; expected at most the {accelerators} of `gpus`")
     if data is None or data * rest != accelerators:
@@ -74,12 +76,20 @@ def degrees_of(
     return {"tensor": tensor, "context": context, "pipeline": pipeline, "data": data}
 
 
+def _are_copies(columns: Columns) -> bool:
+    """Whether data ranks may be copies of what FSDP divides among others: `DP 4 x FSDP 16`."""
+    return bool(said(cells(columns.row, "zero_stage_or_fsdp", "notes"), _FSDP))
+
+
+_FSDP = ("fsdp|fsdp2|hsdp", "dp? shard #", "full*|hybrid shard*")
+
+
 def _by_batch(columns: Columns, facts: Mapping[str, float], ranks: int, domain: int, batch: int) -> tuple[int, int]:
     """Tensor and pipeline degrees that nobody prints, as far as the batch tells: as many ranks hold one copy of the
     model as are left beside those that microbatches and their number need, or that there are sequences for."""
     micro = columns.count("micro_batch") or int(facts.get("micro_batch", 0)) or int(facts.get("local_batch", 0))
     data, printed = ranks, columns.count("dp") or int(facts.get("data", 0))
-    printed = printed or int(ranks // facts.get("model_ranks", ranks + 1.0))
+    printed = 0 if _are_copies(columns) else printed or int(ranks // facts.get("model_ranks", ranks + 1.0))
     if printed > 1 and ranks % printed == 0:
         data = printed
     elif micro and facts.get("accumulation") and batch % int(micro * facts["accumulation"]) == 0:
