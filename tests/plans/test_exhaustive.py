@@ -120,7 +120,7 @@ def _compare(found, legal, fitting):
     [
         ("llama3-8b", "h100", 8, 16, {"schedule": "one_f_one_b", "context": 1, "microbatch": 1}),
         ("llama2-70b", "a100-80gb", 32, 32, {"zero_stage": 1, "microbatch": 1, "context": 1, "tensor": 8}),
-        ("mixtral-8x7b", "h100", 16, 32, {"microbatch": 1, "context": 1, "recompute": "none", "zero_stage": 1}),
+        ("mixtral-8x7b", "h200", 16, 32, {"microbatch": 1, "context": 1, "recompute": "none", "zero_stage": 1}),
     ],
 )
 def test_real_models_against_evaluate(model, machine, total, batch, fixed):
