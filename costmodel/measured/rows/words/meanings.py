@@ -8,6 +8,7 @@ names the sources whose rows change.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
 from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
 
@@ -389,14 +390,3 @@ RECOMPUTE_CELLS = (
     ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac", "full"),
 )  # fmt: skip
 """The same in the column, where nothing else is spoken of."""
-
-SCHEDULES = (
-    ("dual pipe*", "dualpipe"),
-    ("zb v", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
-    ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
-    ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
-    ("looped|looping|circular|breadth_first", "interleaved"),
-    ("gpipe|g_pipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
-    ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
-)  # fmt: skip
-"""Pipeline schedules by name."""

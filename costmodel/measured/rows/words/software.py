@@ -1,4 +1,4 @@
-"""Names of software and of ways to share states, each with its class or its stage of ZeRO; phrases as in grammar.py."""
+"""Names of software, of ways to share states and of schedules, each with what it is here; phrases as in grammar.py."""
 
 _SPLIT = "shard*|partition*|split|divided|spread"
 
@@ -51,3 +51,14 @@ SHARDINGS = (
     ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
 )  # fmt: skip
 """Ways to share states, and the stage of ZeRO that each is."""
+
+SCHEDULES = (
+    ("dual pipe*", "dualpipe"),
+    ("zb v", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
+    ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
+    ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
+    ("looped|looping|circular|breadth_first", "interleaved"),
+    ("gpipe|g_pipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
+    ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
+)  # fmt: skip
+"""Pipeline schedules by name."""
