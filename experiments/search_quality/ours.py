@@ -53,7 +53,7 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     """What `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
     problem = question.problem
 
-    def watched(kept: Callable[[Progress, Best], None]) -> Callable[[Progress, Best], None]:
+    def watched(kept: Callable[[Progress, Best], None]) -> Any:
         def offer(self: Progress, best: Best) -> None:
             kept(self, best)
             recorder.evaluations = self.evaluations
