@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.inputs import PlanPoint
-from optimize.clusters.beside import beside
+from optimize.beside import beside
 from optimize.clusters.bounding import close, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest

@@ -5,17 +5,14 @@ Also the cell that it searches at a time, and the two kinds of points in it: pla
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Plan, PlanPoint
-from optimize.clusters.beside import Beside
+from optimize.beside import Beside
 from optimize.lattice import Families
 from optimize.question import RATES, Left, Money, Objective, Problem, Tangents, whole
-
-if TYPE_CHECKING:
-    from optimize.clusters.genes import Found
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 
@@ -264,8 +261,8 @@ class Progress:
             self.offer(self.ahead)
 
 
-def best_of(problem: Problem, found: "Found") -> Best:
-    """What evolution has found, as an answer."""
+def best_of(problem: Problem, found: Any) -> Best:
+    """What evolution has found (`genes.Found`), as an answer."""
     own = {"y": found.y, "hbm_bytes": found.hbm_bytes, "plan": found.plans[0]}
     return Best(log_value=found.log_value, cell=Cell(problem, found.accelerators), **own)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.specs import violations
-from optimize.clusters.beside import beside
+from optimize.beside import beside
 from optimize.clusters.evolution import FirstAnswers
 from optimize.clusters.genes import Found
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, near

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from costmodel.inputs import Plan
-from optimize.clusters.beside import Beside
+from optimize.beside import Beside
 from optimize.question import Problem
 
 

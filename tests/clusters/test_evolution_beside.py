@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from optimize.clusters.beside import beside
+from optimize.beside import beside
 from optimize.clusters.evolution import FirstAnswers
 from tests.clusters.test_joint import problem
 from tests.support import ROOT
@@ -20,7 +20,8 @@ from tests.support import ROOT
 BEGIN = """
 import sys, time
 from experiments.search_quality.suite import draw, problem_of
-from optimize.clusters import beside, evolution, one_job, search_mix
+from optimize import beside
+from optimize.clusters import evolution, one_job, search_mix
 from optimize.clusters.mixes.answers import Finder
 
 def asked(kind="joint"):
