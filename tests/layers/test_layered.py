@@ -9,7 +9,7 @@ import pytest
 from costmodel.graph.staged import MODES
 from costmodel.inputs.plan import Plan
 from optimize.layers.descent import Relaxed, descend
-from optimize.layers.exact import segments, solve
+from optimize.layers.exact import longest_run, segments, solve
 from optimize.layers.find_layers import find_layers
 from optimize.layers.problem import LayeredProblem, problem
 from optimize.status import CommandError, Status
@@ -85,7 +85,7 @@ def test_the_answer_and_the_bound_against_all_divisions(kind, memory):
 
 def test_the_bound_is_never_above_the_optimum():
     """Over random problems: sizes, stages, latencies, bandwidths and memory."""
-    rng, gaps = np.random.default_rng(0), []
+    rng, gaps, shorter = np.random.default_rng(0), [], 0
     while len(gaps) < often(40, 200):
         given, size = random_problem(rng)
         optimum_s = brute_force(given, size)
@@ -94,6 +94,10 @@ def test_the_bound_is_never_above_the_optimum():
         if np.isfinite(optimum_s):
             assert bound_s <= optimum_s * (1 + 1e-12)
             gaps.append(optimum_s / bound_s - 1)
+            most = longest_run(given.tables[size], optimum_s * 1.001)  # of an answer that is nearly the best
+            assert solve(given.tables[size], segments(*given.at(size), most))[0] <= optimum_s * (1 + 1e-12)
+            shorter += most < given.layers - given.stages + 1
+    assert shorter > 0
     assert np.median(gaps) < 0.02
 
 
