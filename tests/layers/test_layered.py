@@ -81,11 +81,14 @@ def test_the_answer_and_the_bound_against_all_divisions(kind, memory):
     assert found.step_s == pytest.approx(optimum_s, rel=1e-9)
     assert found.peak_bytes <= given.limit_bytes
     assert found.gap < 0.03
+    most = longest_run(given.tables[2], optimum_s * 1.001)  # of an answer that is nearly the best
+    assert most < given.layers - given.stages + 1
+    assert solve(given.tables[2], segments(*given.at(2), most))[0] <= optimum_s * (1 + 1e-12)
 
 
 def test_the_bound_is_never_above_the_optimum():
     """Over random problems: sizes, stages, latencies, bandwidths and memory."""
-    rng, gaps, shorter = np.random.default_rng(0), [], 0
+    rng, gaps = np.random.default_rng(0), []
     while len(gaps) < often(40, 200):
         given, size = random_problem(rng)
         optimum_s = brute_force(given, size)
@@ -94,10 +97,6 @@ def test_the_bound_is_never_above_the_optimum():
         if np.isfinite(optimum_s):
             assert bound_s <= optimum_s * (1 + 1e-12)
             gaps.append(optimum_s / bound_s - 1)
-            most = longest_run(given.tables[size], optimum_s * 1.001)  # of an answer that is nearly the best
-            assert solve(given.tables[size], segments(*given.at(size), most))[0] <= optimum_s * (1 + 1e-12)
-            shorter += most < given.layers - given.stages + 1
-    assert shorter > 0
     assert np.median(gaps) < 0.02
 
 
