@@ -142,6 +142,7 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
     Rows become runs, these become plans, and what tangents of plans do not decide is left to `solve`.
     """
     while time.monotonic() < end and not progress.spent and (place := _lowest(progress)) is not None:
+        progress.hear()
         part = trim(progress, progress.open[place])
         order = np.argsort(part.log_bound, kind="stable")[: AT_A_TIME[part.kind]]
         chosen = order[part.log_bound[order] < progress.busy]

@@ -37,6 +37,7 @@ def open_counts(progress: Progress, rows: Rows) -> None:
     nearest_first = np.array(sorted(progress.unseen, key=lambda count: (abs(np.log(count / here)), count)), int)
     groups = np.cumsum([size_of[count] for count in nearest_first.tolist()]) // TOGETHER
     for number in np.unique(groups):
+        progress.hear()
         if progress.spent:
             break
         own = nearest_first[groups == number]
