@@ -40,6 +40,7 @@ def open_counts(progress: Progress, rows: Rows) -> None:
     nearest_first = np.array(sorted(progress.unseen, key=lambda count: (abs(np.log(count / here)), count)), int)
     groups = np.cumsum([size_of[count] for count in nearest_first.tolist()]) // TOGETHER
     for number in np.unique(groups):
+        progress.hear()
         if progress.spent:
             break
         own = nearest_first[groups == number]
@@ -89,7 +90,7 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
     rows = with_microbatches(rows, problem.job.workload, problem.fixed)
     counts = np.array(sorted(progress.unseen))
     products = np.array([progress.unseen[count] for count in counts.tolist()])
-    log_bound = np.maximum(_roughly(progress, rows), products[np.searchsorted(counts, rows["accelerators"])])
+    log_bound = np.fmax(_roughly(progress, rows), products[np.searchsorted(counts, rows["accelerators"])])
     y, chosen = np.zeros((len(log_bound), len(RATES))), _left(progress, log_bound)
     for turn in range(1 if progress.best is None else 1 + NEARER):  # without an answer nothing is dismissed
         if not len(chosen):
@@ -97,7 +98,7 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
         rows, log_bound, y = {name: column[chosen] for name, column in rows.items()}, log_bound[chosen], y[chosen]
         places = [(y, np.arange(len(chosen)))] if turn else _places(progress, rows["accelerators"])
         least, where = _bounds(progress, rows, places)
-        log_bound, y = np.maximum(log_bound, least), 0.5 * (y + where) if turn else where
+        log_bound, y = np.fmax(log_bound, least), 0.5 * (y + where) if turn else where  # no number says nothing
         chosen = _left(progress, log_bound)
     rows = {name: column[chosen] for name, column in rows.items()}
     part = _part(progress, rows, log_bound[chosen], y[chosen])
@@ -107,10 +108,10 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
 
 
 def _left(progress: Progress, log_bound: np.ndarray) -> np.ndarray:
-    """Which are possible and may be best; the others are dismissed."""
-    below = log_bound < progress.cut
-    progress.dismiss(log_bound[~below & np.isfinite(log_bound)])
-    return np.flatnonzero(below & np.isfinite(log_bound))
+    """Which may be best; the others are dismissed."""
+    above = log_bound >= progress.cut
+    progress.dismiss(log_bound[above])
+    return np.flatnonzero(~above)
 
 
 def _part(progress: Progress, rows: Rows, log_bound: np.ndarray, y: np.ndarray) -> Open:
@@ -130,7 +131,7 @@ def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
         places = _places(progress, own["accelerators"])
         log_bound, y = _bounds_of_modes(progress, own, needs.min(axis=0)[None], recompute, places)
         lowest = log_bound[0].argmin(axis=0), np.arange(len(chosen))
-        here.log_bound, here.y = np.maximum(here.log_bound, log_bound[0][lowest]), y[0][lowest]
+        here.log_bound, here.y = np.fmax(here.log_bound, log_bound[0][lowest]), y[0][lowest]
         yield trim(progress, here)
 
 
@@ -155,7 +156,7 @@ def runs_of(progress: Progress, part: Open) -> Open:
     mode, run = np.nonzero(numbers >= 0)
     place, kind = place[run], kind[run]
     runs = part.narrowed(RUNS, numbers[mode, run], place)
-    runs.log_bound = np.maximum(runs.log_bound, log_bound[kind, mode, place] - ROUNDING)
+    runs.log_bound = np.fmax(runs.log_bound, log_bound[kind, mode, place] - ROUNDING)
     runs.y = y[kind, mode, place]
     return trim(progress, runs)
 

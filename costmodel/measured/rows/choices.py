@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import Habits
-from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowError
+from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowError, cells
 from costmodel.measured.rows.words import Table, chosen, clauses, meanings, said
 
 _remembered = functools.lru_cache(maxsize=4096)  # rows of one source say the same words
-_TOO_OLD_FOR_BF16 = ("v100",)
+_TOO_OLD = ("v100",)  # for bf16 and FlashAttention
 _ELSEWHERE = re.compile(
     r"grad|accum|master|optimi[sz]er|optim\b|adam|muon|lion|sgd|moment|bitsandbytes|reduc|peak|state|memory|logit|loss|norm|attention|attn|gather|comm|dispatch"
     r"|\b(?:first|last|embeddings?|head|router|rope|kv|cache)\b"
@@ -26,7 +26,7 @@ def recompute(
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
         return {"recompute": habits.recompute or "none"}, True
-    told = columns.text("recompute").lower() or _of_layers(columns.text("notes"))
+    told = columns.text("recompute").lower() or _of_layers(_beside(columns))
     share = _recomputed_share(told)
     if mode != "none" and (facts.get("selective_layers") or (share and (share < 1 or mode != "selective"))):
         return {"recompute": "full", "recompute_share": share or 0.5}, False
@@ -84,9 +84,9 @@ def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:
 
 def _recompute_mode(columns: Columns) -> str | None:
     """As the column says, in any wording; else as the notes do."""
-    cell, notes = columns.text("recompute"), columns.text("notes")
+    cell = columns.text("recompute")
     if not cell:
-        return _of(_about_recompute(notes), meanings.RECOMPUTES, denied="none")
+        return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
     if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
         return "none"
     is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
@@ -94,6 +94,11 @@ def _recompute_mode(columns: Columns) -> str | None:
     if mode is None:
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     return mode
+
+
+def _beside(columns: Columns) -> str:
+    """The other cells that tell of recompute: `FSDP + activation checkpointing`."""
+    return cells(columns.row, "zero_stage_or_fsdp", "notes")
 
 
 _SAVED = re.compile(
@@ -134,7 +139,7 @@ def precision(columns: Columns, family: str, types: Sequence[str], assumed: list
     Source: mlcommons/training_results_v5.1, the logs and configurations of the three rows that print no format.
     """
     cell, notes = columns.text("precision"), columns.text("notes")
-    usual = "fp16" if family in _TOO_OLD_FOR_BF16 else "bf16"
+    usual = "fp16" if family in _TOO_OLD else "bf16"
     value = _of(_about_products(cell), meanings.PRECISIONS) or _of(cell, meanings.PRECISIONS)
     if not cell:
         value = _of(_about_products(notes), meanings.PRECISIONS[:-1])  # where a bare 16 is any number
@@ -185,8 +190,9 @@ _ALONE = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2", "ck"
 _ALONE |= dict.fromkeys(("eager", "math", "naive", "vanilla", "standard"), "unfused")  # words of a cell of their own
 
 
-def attention(columns: Columns, facts: Mapping[str, float]) -> str:
-    """The kernel that the row names; the one that its software calls where it names none."""
+def attention(columns: Columns, facts: Mapping[str, float], family: str) -> str:
+    """The kernel that the row names; the one that its software calls where it names none, but on V100, which
+    FlashAttention does not support (K: its README)."""
     if facts.get("framework_attention"):
         return "framework"
     cell, notes = columns.text("flash_attention"), _without_versions(columns.text("notes"))
@@ -199,7 +205,7 @@ def attention(columns: Columns, facts: Mapping[str, float]) -> str:
         kernel = _of(notes, meanings.ATTENTIONS, denied=None if kernel else "unfused") or kernel
     if kernel == "unfused" and cell.lower() in YES_WORDS:
         return "flash"
-    return kernel or "flash"
+    return kernel or ("unfused" if family in _TOO_OLD else "flash")
 
 
 @_remembered
