@@ -48,13 +48,13 @@ def families_of(cell: Cell) -> Families:
 
 def _kept(progress: Progress, part: Open, have: Left, at: Tangents) -> Open:
     """What tangents do not dismiss, with bounds and places half way to where these are."""
-    crude = np.maximum(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)
-    possible = have.usd > 0
-    likely = (crude < progress.cut) & possible
-    progress.dismiss(crude[(crude >= progress.cut) & possible])
+    crude = np.fmax(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)  # what is no number says nothing
+    possible, above = have.usd > 0, crude >= progress.cut
+    likely = ~above & possible
+    progress.dismiss(crude[above & possible])
     own, part, have = at.keep(likely), part.keep(likely), have.keep(likely)
     log_value, y = bound_of(part.cell, have, own)
-    part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
+    part.log_bound, part.y = np.fmax(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
     return trim(progress, part)
 
 
@@ -109,11 +109,11 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             mean, (log_value, y) = at, bound_of(cell, have, at)
         else:
             mean, (log_value, y) = aggregated(functools.partial(bound_of, cell, have), mean, at)
-        log_bound = np.maximum(part.log_bound, log_value)
+        log_bound = np.fmax(part.log_bound, log_value)
         part = dataclasses.replace(part, log_bound=log_bound, y=y)
-        alive = (log_bound < progress.cut) & np.isfinite(log_bound)
+        alive = ~(log_bound >= progress.cut)
         if dismiss:
-            progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
+            progress.dismiss(log_bound[~alive])
         busy = alive & (log_bound < progress.busy)
         aside.append(part.keep(alive & ~busy))
         part, peak, mean = part.keep(busy), peak[busy], mean.keep(busy)
@@ -192,7 +192,7 @@ def _exactly(progress: Progress, part: Open, solve: Solve) -> Open:
     for place in np.flatnonzero(np.isfinite(solved.value)):
         _offer_solved(progress, part, solved, int(place))
     with np.errstate(divide="ignore"):
-        log_bound = np.maximum(part.log_bound, np.log(solved.lower_bound))
+        log_bound = np.fmax(part.log_bound, np.log(solved.lower_bound))
     return trim(progress, dataclasses.replace(part, kind=SOLVED, log_bound=log_bound))
 
 

@@ -76,14 +76,17 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
     problem, fixed = progress.problem, {**progress.problem.fixed, "domain": progress.problem.domain}
     rows = with_microbatches(rows, problem.job.workload, problem.fixed)
     rough = _roughly(progress, rows)
-    likely = np.flatnonzero((rough < progress.cut) & np.isfinite(rough))
-    progress.dismiss(rough[(rough >= progress.cut) & np.isfinite(rough)])
+    above = rough >= progress.cut
+    likely = np.flatnonzero(~above)
+    progress.dismiss(rough[above])
     if not len(likely):
         return
     rows = {name: column[likely] for name, column in rows.items()}
     log_bound, y = _bounds(progress, rows)
-    progress.dismiss(log_bound[(log_bound >= progress.cut) & np.isfinite(log_bound)])
-    chosen = np.flatnonzero((log_bound < progress.cut) & np.isfinite(log_bound))
+    log_bound = np.fmax(log_bound, -np.inf)  # what is no number says nothing
+    above = log_bound >= progress.cut
+    progress.dismiss(log_bound[above])
+    chosen = np.flatnonzero(~above)
     if not len(chosen):
         return
     own = {name: column[chosen] for name, column in rows.items()}
@@ -103,7 +106,7 @@ def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
         needs, recompute = needs_by_mode(progress.problem, part.families, chosen, own)
         log_bound, y = _bounds_of_modes(progress, own, needs.min(axis=0)[None], recompute)
         lowest = log_bound[0].argmin(axis=0), np.arange(len(chosen))
-        here.log_bound, here.y = np.maximum(here.log_bound, log_bound[0][lowest]), y[0][lowest]
+        here.log_bound, here.y = np.fmax(here.log_bound, log_bound[0][lowest]), y[0][lowest]
         yield trim(progress, here)
 
 
@@ -123,7 +126,7 @@ def runs_of(progress: Progress, part: Open) -> Open:
     mode, run = np.nonzero(numbers >= 0)
     place, kind = place[run], kind[run]
     runs = part.narrowed(RUNS, numbers[mode, run], place)
-    runs.log_bound = np.maximum(runs.log_bound, log_bound[kind, mode, place] - ROUNDING)
+    runs.log_bound = np.fmax(runs.log_bound, log_bound[kind, mode, place] - ROUNDING)
     runs.y = y[kind, mode, place]
     return trim(progress, runs)
 
