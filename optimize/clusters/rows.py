@@ -174,13 +174,13 @@ def needs_by_mode(
 
 
 def _bounds_of_modes(
-    progress: Progress, rows: Rows, needs: np.ndarray, recompute: RecomputeRow, at: Places
+    progress: Progress, rows: Rows, needs: np.ndarray, recompute: RecomputeRow, tried: Places
 ) -> tuple[np.ndarray, np.ndarray]:
     """What no plan of each row (last axis) is below under each mode (the axis before), with so many bytes, and half
     way to where."""
     problem = progress.problem
     best, y = np.full(needs.shape, -np.inf), np.zeros((*needs.shape, len(RATES)))
-    for places, place in at:
+    for places, place in tried:
         alive = np.flatnonzero(best.min(axis=(0, 1)) < progress.cut)
         own = {name: column[alive] for name, column in rows.items()}
         modes = map_leaves(lambda leaf, of=alive: leaf[:, of], recompute)
@@ -250,11 +250,11 @@ def _places(progress: Progress, accelerators: np.ndarray) -> Places:
     return [(np.stack([reference(cell, start) for cell in cells]), which.ravel()) for start in starts]
 
 
-def _bounds(progress: Progress, rows: Rows, at: Places) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(progress: Progress, rows: Rows, tried: Places) -> tuple[np.ndarray, np.ndarray]:
     """What no plan of each row is below on any hardware, and the rates where the tangent is least."""
     problem, n = progress.problem, len(rows["tensor"])
     need_bytes, by_switches = bytes_of_rows(problem, rows), {}
-    for places, place in at:
+    for places, place in tried:
         known = np.min([bound for bound, _ in by_switches.values()] or [np.full(n, -np.inf)], axis=0)
         alive = np.flatnonzero(known < progress.cut)
         own = {name: column[alive] for name, column in rows.items()}
