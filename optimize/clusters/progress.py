@@ -268,7 +268,7 @@ def best_of(problem: Problem, found: Any) -> Best:
 
 
 def trim(progress: Progress, part: Open) -> Open:
-    """A part without what is not possible or cannot be best."""
+    """A part without what is not possible (an infinite bound) or cannot be best. A bound of minus infinity stays."""
     above = part.log_bound >= progress.cut
-    progress.dismiss(part.log_bound[above & np.isfinite(part.log_bound)])
-    return part.keep(~above & np.isfinite(part.log_bound))
+    progress.dismiss(part.log_bound[above])
+    return part.keep(~above)

@@ -244,6 +244,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
+        "# partition* & gpipe",
         f"pp|pipeline_parallel*|pipelined|pipelining|gpipe {_ACROSS} "
         "stage*|partition*|node*|host*|server*|gpu*|device*|pod*",
     ),
@@ -368,7 +369,7 @@ RECOMPUTES = (
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
-    (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
@@ -384,7 +385,7 @@ RECOMPUTES = (
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 
 RECOMPUTE_CELLS = (
-    ("selective|sel", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
+    ("selective|sel|fine_grained", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     # K: Megatron-Core's recompute modules
     (_MODULES, "selective"),
