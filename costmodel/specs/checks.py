@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from costmodel.calls import alike as alike
 from costmodel.calls import nearest as nearest
 from costmodel.specs.files import SpecError, plain, show
 from costmodel.specs.units import file_keys

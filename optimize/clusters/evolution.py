@@ -88,8 +88,11 @@ class FirstAnswers:
     def __init__(self, problem: Problem, seed: int, told: Callable[[Found], None], rows: Rows | None = None) -> None:
         self.values, self.told, self.best = Values(Genes(problem, rows)), told, np.inf
         self.known: dict[tuple[int, ...], tuple[float, Valued, int]] = {}  # by count and plans
-        genes = self.values.genes
-        draw = np.random.default_rng(seed)
+        self.begin(seed)
+
+    def begin(self, seed: int) -> None:
+        """Begin anew, with all that is known."""
+        genes, draw = self.values.genes, np.random.default_rng(seed)
         self._generations = _generations(self._recorded, len(genes), draw, genes.counts_of, genes.degrees)
 
     def run(self, evaluations: int) -> None:

@@ -76,6 +76,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
+        "checkpointing|ckpt with cpu|host offload*",
         "activation* is|are? in|on|to|offloaded cpu|host",
         "activation* is|are? offloaded",
         "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",
@@ -203,7 +204,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
-        f"batch size? {_BATCH_OF} #",
+        f"batch|bs|bsz size? {_BATCH_OF} #",
         f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
         f"# sequence*|seq|sample* {_BATCH_OF}",
     ),
@@ -231,7 +232,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "tp sp size|degree? #",
         "tensor model? parallel* size|degree? #",
         "model_parallel* size|degree? #",
-        "# way tensor|tp|model|operator|op|intra_op",
+        "# way tensor|tp|model|operator|op|intra_op|megatron",
         "mp #",
         "tensor|model degree|axis #",
         f"tp|tensor_parallel*|model_parallel* {_ACROSS} {_DEVICES}",
@@ -243,7 +244,9 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
-        f"pp|pipeline_parallel*|pipelined|gpipe {_ACROSS} stage*|partition*|node*|host*|server*|gpu*|device*",
+        "# partition* & gpipe",
+        f"pp|pipeline_parallel*|pipelined|pipelining|gpipe {_ACROSS} "
+        "stage*|partition*|node*|host*|server*|gpu*|device*|pod*",
     ),
     "context": (
         "cp size|degree? #",
@@ -366,7 +369,7 @@ RECOMPUTES = (
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
-    (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
@@ -382,7 +385,7 @@ RECOMPUTES = (
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 
 RECOMPUTE_CELLS = (
-    ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
+    ("selective|sel|fine_grained", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     # K: Megatron-Core's recompute modules
     (_MODULES, "selective"),
