@@ -167,7 +167,7 @@ def _primitive() -> Any:
         parsed = ir.Module.parse(text, module.context)
         loop = parsed.body.operations[0].operation.clone(ip=ir.InsertionPoint(module.module.body))
         name = ir.StringAttr(module.symbol_table.insert(loop)).value
-        types = loop.attributes["function_type"].value.results
+        types = ir.FunctionType(ir.TypeAttr(loop.attributes["function_type"]).value).results
         return func.CallOp(types, ir.FlatSymbolRefAttr.get(name), operands).results
 
     loop = Primitive("loop")

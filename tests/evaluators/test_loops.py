@@ -15,7 +15,7 @@ from experiments.speed.subject import Pool, cast, subject
 
 def run(program, trees):
     """The results of the program in loops."""
-    shapes = [machine_code.packed(tree)[2] for tree in trees]
+    shapes = [machine_code.packed(tree)[2] or () for tree in trees]
     arrays = [machine_code.packed(tree)[0] for tree in trees]
     cut = jax.jit(loops.in_loops(program, trees, shapes)).lower(*arrays).compile(compiler_options={**loops.OPTIONS})
     return cut(*arrays)

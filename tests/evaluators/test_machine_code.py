@@ -30,7 +30,7 @@ def asked(tmp_path, monkeypatch):
 
 
 def kept(make, trees):
-    shapes = tuple(machine_code.packed(tree)[2] for tree in trees)
+    shapes = tuple(machine_code.packed(tree)[2] or () for tree in trees)
     return machine_code._kept(make, trees, shapes, 0.0)
 
 
