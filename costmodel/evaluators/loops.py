@@ -14,6 +14,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from costmodel.evaluators.loop_text import LoopText, is_verdict
 from costmodel.evaluators.numbering import Program, numbered
 from costmodel.evaluators.programs import COMPILER_OPTIONS
@@ -153,14 +155,14 @@ def _through(cut: Cut, arrays: list[Any], points: int) -> list[Any]:
 @functools.cache
 def _primitive() -> Any:
     """JAX's operation that is one loop: the function of a `LoopText`, called."""
-    import jax
+    from jax.core import ShapedArray
     from jax.extend.core import Primitive
     from jax.interpreters import mlir
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import func
 
     def shapes_of(*operands: Any, text: str, results: tuple[str, ...], points: int) -> list[Any]:
-        return [jax.core.ShapedArray((1, points), jax.numpy.dtype(kind)) for kind in results]
+        return [ShapedArray((1, points), np.dtype(kind)) for kind in results]
 
     def lower(context: Any, *operands: Any, text: str, results: tuple[str, ...], points: int) -> Any:
         module = context.module_context
