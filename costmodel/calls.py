@@ -53,15 +53,20 @@ def strict(kind: type[T]) -> type[T]:
     return kind
 
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """The names most like a mistyped one, in words; all of them where none is, or some where they are many."""
+def alike(word: str, known: Collection[str], cutoff: float = 0.6) -> list[str]:
+    """Up to three names that a mistyped one may mean: those that begin with it, then the most similar ones."""
     import difflib
 
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
-    if not close and len(word) > 2:  # the beginning of a name
-        close = sorted(name for name in known if name.startswith(word.lower()))[:3]
-    if close:
+    begun = sorted(name for name in known if len(word) > 2 and name.startswith(word.lower()))
+    return list(dict.fromkeys((*begun, *difflib.get_close_matches(word, known, n=3, cutoff=cutoff))))[:3]
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """The names most like a mistyped one, in words; all of them where none is, or some where they are many."""
+    if close := alike(word, known):
         return f"did you mean {' or '.join(close)}?"
+    import difflib
+
     some = known if len(known) <= _SHOWN else difflib.get_close_matches(word, known, n=_SHOWN // 3, cutoff=0.0)
     others = f" or {len(known) - len(some)} others" if len(some) < len(known) else ""
     return f"expected one of {', '.join(some)}{others}"

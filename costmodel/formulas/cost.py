@@ -73,7 +73,7 @@ class Parts(NamedTuple):
 def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """Seconds of a step and bytes at the peak: pure, differentiable in every leaf, element by element.
 
-    Leaves must be floats or arrays of one dtype (`as_floats`); shapes broadcast.
+    Takes what `prepare` makes of a plan. Leaves are floats or arrays of one dtype (`as_floats`); shapes broadcast.
     """
     return parts(workload, cluster, point, sem).cost
 
@@ -121,14 +121,10 @@ def step_time(
     Gradient traffic of $c$ seconds hides behind the share $h$ of one microbatch on a plain stage, $w$ seconds, of the
     passes $T$: $(1-k)\max(T, T - h w + c) + k (T + c)$. A posynomial still: $T$ holds $w$ at least once.
     """
-    return around(
-        pipeline_s(todo.pipe, todo.hops, counted.microbatches, point, sem), todo, counted, times, point, stack, sem
-    )
+    return around(pipeline_s(todo.pipe, todo.hops, counted.microbatches, point, sem), todo, times, point, stack, sem)
 
 
-def around(
-    passes_s: Scalar, todo: Work, counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, sem: Semantics
-) -> StepTime:
+def around(passes_s: Scalar, todo: Work, times: OpTimes, point: PlanPoint, stack: Stack, sem: Semantics) -> StepTime:
     """The step around passes of so many seconds, which grows with them."""
     k, traffic_s, update_s = times.contention, todo.gradient_traffic_s, todo.optimizer_s
     late_s = passes_s - times.hide.data * plain_s(todo.pipe, point, sem) + traffic_s

@@ -145,7 +145,7 @@ def _forward(
     summed = lengths["k"].ranks if op.kind in (Kind.MATMUL, Kind.LOOKUP) else 1
     written = _view(step.name, out, lengths, point.precision.activation_bytes)._replace(part=(0, summed))
     reads = [*inputs, *_weights(step, lengths, point), *_extents(step, lengths, point)]
-    kept = [_kept(step, number, lengths, workload, point) for number in range(len(op.saved))] if step.trained else []
+    kept = [_kept(step, number, workload, point) for number in range(len(op.saved))] if step.trained else []
     return Operator(
         name=step.name,
         dimensions=_dimensions(reads, [(out, written)], [each for each in kept if each[1].size_bytes]),
@@ -179,7 +179,7 @@ def _extents(step: Wired, lengths: dict[str, Length], point: PlanPoint) -> Itera
         yield "k^", _view(f"{step.name} inner", "k", lengths, 0.0)
 
 
-def _kept(step: Wired, number: int, lengths: dict[str, Length], workload: Workload, point: PlanPoint) -> Named:
+def _kept(step: Wired, number: int, workload: Workload, point: PlanPoint) -> Named:
     """One tensor that waits for the backward pass, with the bytes of each element of it."""
     op, saved = step.op, step.op.saved[number]
     rows = "m" if whole(saved.rows) == whole(op.rows) else "s^"

@@ -53,10 +53,10 @@ _CROSSING = {
 }
 
 
-def layouts(devices: int, shape: Sequence[int], *, value_splits: bool = True) -> list[Layout]:
+def layouts(devices: int, shape: Sequence[int]) -> list[Layout]:
     """Every layout of a tensor on so many devices: splits divide their dimension."""
     divisors = [n for n in range(1, devices + 1) if devices % n == 0]
-    found = product(divisors, divisors if value_splits else (1,), *([d for d in divisors if n % d == 0] for n in shape))
+    found = product(divisors, divisors, *([d for d in divisors if n % d == 0] for n in shape))
     return [layout for layout in found if math.prod(layout) == devices]
 
 

@@ -12,9 +12,6 @@ from costmodel.graph.primitives import Where, order_by, place, recompute, transf
 from costmodel.graph.views import Operator, named, replicate, split
 from costmodel.inputs import Kind
 
-Cut = Callable[[Operator], str | None]
-"""The dimension by which an operator is cut; None: it is done by all, or by one."""
-
 
 def everything(_: Operator) -> bool:
     """Every operator."""
@@ -32,9 +29,9 @@ def data_parallel(flow: Dataflow, ranks: int) -> Dataflow:
     return place(cut, everything, piece)
 
 
-def tensor_parallel(flow: Dataflow, ranks: int, where: Where = everything) -> Dataflow:
+def tensor_parallel(flow: Dataflow, ranks: int) -> Dataflow:
     """Heads and hidden columns on so many devices, the table by rows; the rest is done by all. Source: Megatron-LM."""
-    return place(_cut(flow, ranks, where, replicated=True), where, piece)
+    return place(_cut(flow, ranks, everything, replicated=True), everything, piece)
 
 
 def co_shard(flow: Dataflow, pieces: int, where: Where) -> Dataflow:

@@ -256,13 +256,13 @@ def weight_elements(op: Op) -> Scalar:
 
 def parameters(workload: Workload) -> Scalar:
     """All parameters, the tied head counted once. Exact where sizes are integers."""
-    return total(block.repeats * _own_parameters(workload, block, op) for block, op in _operators(workload))
+    return total(block.repeats * _own_parameters(workload, op) for block, op in _operators(workload))
 
 
 def trained_parameters(workload: Workload) -> Scalar:
     """Parameters that have a gradient and optimizer states."""
     pairs = _operators(workload)
-    return total(block.repeats * op.trained * _own_parameters(workload, block, op) for block, op in pairs)
+    return total(block.repeats * op.trained * _own_parameters(workload, op) for block, op in pairs)
 
 
 def _operators(workload: Workload) -> Iterator[tuple[Block, Op]]:
@@ -280,7 +280,7 @@ def active_parameters(workload: Workload) -> Scalar:
     return parameters(workload) - idle
 
 
-def _own_parameters(workload: Workload, block: Block, op: Op) -> Scalar:
+def _own_parameters(workload: Workload, op: Op) -> Scalar:
     vectors = whole(op.parameters) if op.parameters else 0
     shared = workload.tied if op.name == LOGITS else 0
     return weight_elements(op) * (1 - shared) + vectors

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from costmodel.specs.checks import SHARE as SHARE
     from costmodel.specs.checks import TEXT as TEXT
     from costmodel.specs.checks import Check as Check
+    from costmodel.specs.checks import alike as alike
     from costmodel.specs.checks import an as an
     from costmodel.specs.checks import called as called
     from costmodel.specs.checks import check_fields as check_fields

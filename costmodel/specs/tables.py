@@ -25,8 +25,10 @@ def described(kind: str, name_or_path: str | Path, more: Mapping[str, Any] = {})
     text = str(name_or_path)
     if text in known and not isinstance(name_or_path, Path):
         return text, known[text], f'{kind} "{text}"'
-    if not is_path(name_or_path):
-        raise SpecError(f"`{kind}` is {show(text)}, which is neither a known name nor a file; {nearest(text, known)}")
+    if not _is_there(name_or_path):
+        meant = nearest(Path(text).name.lower(), known)  # of `deepseek-ai/DeepSeek-V3` too
+        if not is_path(name_or_path) or meant.startswith("did you mean"):
+            raise SpecError(f"`{kind}` is {show(text)}, which is neither a known name nor a file; {meant}")
     table = read_mapping(text)
     name = table.get("name", Path(text).stem)
     label = plain(name if isinstance(name, str) else Path(text).stem)
@@ -38,8 +40,13 @@ def is_path(name_or_path: str | Path) -> bool:
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json", ".py")):
         return True
+    return _is_there(text)
+
+
+def _is_there(path: str | Path) -> bool:
+    """Whether a file or a folder is; a `Path` is taken to be one."""
     try:
-        return text != "" and Path(text).exists()
+        return isinstance(path, Path) or (path != "" and Path(path).exists())
     except (OSError, ValueError):
         return False
 

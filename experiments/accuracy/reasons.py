@@ -13,11 +13,11 @@ WORST = 20
 _SHARED = 0.5  # share of an error that its whole group has
 
 
-def worst(cases: Sequence[Case], errors: np.ndarray, groups: Sequence[str], most: int = WORST) -> list[dict[str, Any]]:
+def worst(cases: Sequence[Case], errors: np.ndarray, groups: Sequence[str]) -> list[dict[str, Any]]:
     """The rows with the largest errors, each with a reason."""
     names = np.array(groups)
     bias = {name: float(np.median(errors[names == name])) for name in set(groups)}
-    order: list[int] = np.argsort(-np.abs(errors))[:most].tolist()
+    order: list[int] = np.argsort(-np.abs(errors))[:WORST].tolist()
     slow = slow_probability(posterior.shipped().regime_weights, [cases[i] for i in order])
     listed = []
     for k, i in enumerate(order):

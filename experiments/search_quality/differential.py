@@ -14,11 +14,11 @@ Go = Callable[[], bool]
 PATIENCE = 120  # generations without improvement
 
 
-def differential(values: Values, genes: int, seed: int, go: Go, size: int = 0) -> None:
+def differential(values: Values, genes: int, seed: int, go: Go) -> None:
     """JADE-like: current-to-pbest/1/bin, each vector with its own F and CR; restarts when the spread is gone."""
     generator = np.random.default_rng(seed)
     while go():
-        _one_differential(values, genes, generator, go, size or max(64, 8 * genes))
+        _one_differential(values, genes, generator, go, max(64, 8 * genes))
 
 
 def _one_differential(values: Values, genes: int, generator: np.random.Generator, go: Go, size: int) -> None:

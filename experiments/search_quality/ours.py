@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,19 @@ def _of_hardware(hardware: Any, plans: list[Any]) -> dict[str, Any]:
 
 def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     """What `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
-    problem, offer = question.problem, Progress.offer
+    problem = question.problem
 
-    def watched(self: Progress, best: Best) -> None:
-        offer(self, best)
-        recorder.evaluations = self.evaluations
-        own = best.cell.accelerators, best.y, best.hbm_bytes, [fields(best.plan)]
-        recorder.offer(best.log_value, lambda: of_rates(*own))
+    def watched(kept: Callable[[Progress, Best], None]) -> Any:
+        def offer(self: Progress, best: Best) -> None:
+            kept(self, best)
+            recorder.evaluations = self.evaluations
+            own = best.cell.accelerators, best.y, best.hbm_bytes, [fields(best.plan)]
+            recorder.offer(best.log_value, lambda: of_rates(*own))
 
-    Progress.offer = watched  # this is a process of one search
+        return offer
+
+    Progress.offer = watched(Progress.offer)  # this is a process of one search
+    Progress.note = watched(Progress.note)  # what would be told if the time were up
     search = joint.search(problem, recorder.left_s(), seed)
     recorder.evaluations = search.evaluations
     if search.best is None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from costmodel.specs import SpecError, show
+from costmodel.specs import SpecError, alike, show
 from optimize.cli.command import COMMAND_LINE, Command
 from optimize.cli.own_files import FLAG
 
@@ -109,12 +109,10 @@ def _expected(kind: Any) -> str:
 
 def _unknown(word: str, program: str, flags: Iterable[str]) -> str:
     """Why a word is no option, and which one it may be."""
-    import difflib  # which a right command line does without
-
     asked = re.sub(r"\A[\u2012-\u2015\u2212]-?", "--", word).partition("=")[0]  # dashes as word processors write them
     if not asked.startswith("-"):
         return f"{show(word)} belongs to no option of {program}; expected --name value"
-    close = difflib.get_close_matches(asked, [*flags, *HELP, FLAG], n=3, cutoff=0.7)
+    close = alike(asked, [*flags, *HELP, FLAG], 0.7)
     hint = f"did you mean {' or '.join(close)}?" if close else f"{program} --help lists the options"
     return f"{show(word)} is not an option of {program}; {hint}"
 

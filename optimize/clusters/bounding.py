@@ -48,13 +48,13 @@ def families_of(cell: Cell) -> Families:
 
 def _kept(progress: Progress, part: Open, have: Left, at: Tangents) -> Open:
     """What tangents do not dismiss, with bounds and places half way to where these are."""
-    crude = np.maximum(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)
-    possible = have.usd > 0
-    likely = (crude < progress.cut) & possible
-    progress.dismiss(crude[(crude >= progress.cut) & possible])
+    crude = np.fmax(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)  # what is no number says nothing
+    possible, above = have.usd > 0, crude >= progress.cut
+    likely = ~above & possible
+    progress.dismiss(crude[above & possible])
     own, part, have = at.keep(likely), part.keep(likely), have.keep(likely)
     log_value, y = bound_of(part.cell, have, own)
-    part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
+    part.log_bound, part.y = np.fmax(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
     return trim(progress, part)
 
 
@@ -96,6 +96,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
     for number in range(rounds):
         if len(part.indices) == 0:
             break
+        progress.hear()
         cell, points = part.cell, part.points()
         if number == 0:
             peak = bytes_of(problem.job.floats, problem.machine, points, len(part.indices))
@@ -109,11 +110,11 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             mean, (log_value, y) = at, bound_of(cell, have, at)
         else:
             mean, (log_value, y) = aggregated(functools.partial(bound_of, cell, have), mean, at)
-        log_bound = np.maximum(part.log_bound, log_value)
+        log_bound = np.fmax(part.log_bound, log_value)
         part = dataclasses.replace(part, log_bound=log_bound, y=y)
-        alive = (log_bound < progress.cut) & np.isfinite(log_bound)
+        alive = ~(log_bound >= progress.cut)
         if dismiss:
-            progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
+            progress.dismiss(log_bound[~alive])
         busy = alive & (log_bound < progress.busy)
         aside.append(part.keep(alive & ~busy))
         part, peak, mean = part.keep(busy), peak[busy], mean.keep(busy)
@@ -142,6 +143,7 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
     Rows become runs, these become plans, and what tangents of plans do not decide is left to `solve`.
     """
     while time.monotonic() < end and not progress.spent and (place := _lowest(progress)) is not None:
+        progress.hear()
         part = trim(progress, progress.open[place])
         order = np.argsort(part.log_bound, kind="stable")[: AT_A_TIME[part.kind]]
         chosen = order[part.log_bound[order] < progress.busy]
@@ -151,13 +153,15 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
 
 
 def _lowest(progress: Progress) -> int | None:
-    """The part of the narrowest kind that holds something to work at."""
-    at_work = [
-        (-part.kind, place)
-        for place, part in enumerate(progress.open)
-        if part.kind <= STUCK and part.log_bound.min(initial=np.inf) < progress.busy
-    ]
-    return min(at_work)[1] if at_work else None
+    """The part to work at: the narrowest kind of which there is enough for a step, or else the widest, so that steps
+    are large; before there is an answer, always the narrowest."""
+    at_work = []
+    for place, part in enumerate(progress.open):
+        busy = int(np.count_nonzero(part.log_bound < progress.busy))
+        if part.kind <= STUCK and busy:
+            full = busy >= AT_A_TIME[part.kind] or progress.best is None
+            at_work.append((not full, -part.kind if full else part.kind, place))
+    return min(at_work)[-1] if at_work else None
 
 
 def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
@@ -191,7 +195,7 @@ def _exactly(progress: Progress, part: Open, solve: Solve) -> Open:
     for place in np.flatnonzero(np.isfinite(solved.value)):
         _offer_solved(progress, part, solved, int(place))
     with np.errstate(divide="ignore"):
-        log_bound = np.maximum(part.log_bound, np.log(solved.lower_bound))
+        log_bound = np.fmax(part.log_bound, np.log(solved.lower_bound))
     return trim(progress, dataclasses.replace(part, kind=SOLVED, log_bound=log_bound))
 
 

@@ -88,15 +88,19 @@ class FirstAnswers:
     def __init__(self, problem: Problem, seed: int, told: Callable[[Found], None], rows: Rows | None = None) -> None:
         self.values, self.told, self.best = Values(Genes(problem, rows)), told, np.inf
         self.known: dict[tuple[int, ...], tuple[float, Valued, int]] = {}  # by count and plans
-        genes = self.values.genes
-        draw = np.random.default_rng(seed)
+        self.begin(seed)
+
+    def begin(self, seed: int) -> None:
+        """Begin anew, with all that is known."""
+        genes, draw = self.values.genes, np.random.default_rng(seed)
         self._generations = _generations(self._recorded, len(genes), draw, genes.counts_of, genes.degrees)
 
-    def run(self, evaluations: int) -> None:
-        """Go on for so many evaluations; every improvement is told."""
+    def run(self, evaluations: int, between: Callable[[], None] = lambda: None) -> None:
+        """Go on for so many evaluations; every improvement is told. `between` generations something else is done."""
         end = self.values.evaluations + evaluations
         while len(self.values.genes.counts) and self.values.evaluations < end:
             next(self._generations)
+            between()
 
     def _recorded(self, vectors: np.ndarray) -> np.ndarray:
         found = self.values(vectors)

@@ -39,7 +39,7 @@ def why_infeasible(problem: Problem, finished: bool = False) -> str:
         if have is not None and need > have and (finished or surely[limit] > have):
             said.append(
                 f"`{limit}` is {_number(have)}, the least that any cluster for {name} needs is {_number(need)}"
-                f" ({need / have:.3g} times); {_flag(limit, need)} makes it feasible"
+                f" ({units.significant(need / have)} times); {_flag(limit, need)} makes it feasible"
             )
     if said:
         return said[0]

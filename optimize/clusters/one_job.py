@@ -2,7 +2,8 @@
 
 0. Evolution gives the first answers, without compilation, and goes on over the rows that bounds leave open.
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
-2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy.
+2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy, what that leaves by some at rates of
+   its own.
 3. The lowest bound is worked at first: rows become runs of plans that differ in the schedule, runs plans, each bounded
    by tangents at hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the best
    answer, then 20 %, and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
@@ -20,12 +21,12 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.inputs import PlanPoint
+from optimize.beside import beside
 from optimize.clusters.bounding import close, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
 from optimize.clusters.evolution import EVOLVED, FirstAnswers
-from optimize.clusters.genes import Found
-from optimize.clusters.progress import PLANS, TOLERANCE, Best, Cell, Open, Progress, Relaxed
+from optimize.clusters.progress import PLANS, TOLERANCE, Cell, Open, Progress, Relaxed, best_of
 from optimize.clusters.rows import Rows, open_counts, open_rows, possible_rows
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import Families, number_of
@@ -63,7 +64,9 @@ def search(
     try:
         with until(end):
             told("evolution")
-            offer_evolved(progress, seed, EVOLVED, after=after)
+            first = offer_evolved(progress, seed, EVOLVED, after=after)
+            if after is None and math.isinf(work):
+                progress.beside = beside(first, end)
             if progress.best is None:
                 rows = possible_rows(progress, rows)
             if progress.best is None and progress.unseen:
@@ -73,7 +76,9 @@ def search(
             narrow(progress, end, told, before=_evolving(progress, seed, told))
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
-    progress.late = time.monotonic() >= end
+    finally:
+        progress.late = time.monotonic() >= end
+        progress.close(take=progress.late or progress.interrupted)
     own = None if progress.best is None else progress.best.cell.accelerators
     if own not in progress.unseen and len(progress.unseen) < len(progress.counts):  # of others only products are known
         progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}
@@ -122,18 +127,14 @@ def _evolving(progress: Progress, seed: int, told: Callable[[str], None]) -> Cal
 
 def offer_evolved(
     progress: Progress, seed: int, evaluations: int, rows: Rows | None = None, after: Progress | None = None
-) -> None:
+) -> FirstAnswers:
     """Offer what evolution finds (of some `rows`), as it is found; then polish the best of its plans, and of those of a
     search with other limits (`after`), whose best counts may be far from the best here."""
     problem = progress.problem
 
-    def told(found: Found) -> None:
-        own = {"y": found.y, "hbm_bytes": found.hbm_bytes, "plan": found.plans[0]}
-        progress.offer(Best(log_value=found.log_value, cell=Cell(problem, found.accelerators), **own))
-
-    first = FirstAnswers(problem, seed, told, rows)
+    first = FirstAnswers(problem, seed, lambda found: progress.offer(best_of(problem, found)), rows)
     (tree,) = first.values.genes.jobs
-    first.run(evaluations)
+    first.run(evaluations, progress.hear)
     progress.evaluations += first.values.evaluations
     places = [(int(found.plans[0][place]), found.y[place]) for found, place in first.kept()]
     others = [] if after is None else sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
@@ -143,6 +144,7 @@ def offer_evolved(
         row, _ = tree.lattice.select(numbers)
         cell, unknown = Cell(problem, tree.accelerators[row]), np.full(len(numbers), -np.inf)
         polish(progress, Open(cell, Families(tree.lattice), PLANS, numbers, unknown, y), ROUNDS, dismiss=False)
+    return first
 
 
 def by_count(cells: list[Cell]) -> dict[int, float]:

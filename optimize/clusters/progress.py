@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Plan, PlanPoint
+from optimize.beside import Beside
 from optimize.lattice import Families
 from optimize.question import RATES, Left, Money, Objective, Problem, Tangents, whole
 
@@ -188,6 +189,8 @@ class Progress:
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
     over: str = ""  # what else the bound is over, in words
     runners_up: dict[tuple[int, Plan], Best] = dataclasses.field(default_factory=dict)
+    beside: Beside | None = None  # evolution that goes on while bounds are raised
+    ahead: Best | None = None  # the best of that: how soon it comes depends on the machine
 
     @property
     def finished(self) -> bool:
@@ -239,9 +242,33 @@ class Progress:
         if self.best is None or best.log_value < self.best.log_value:
             self.best = best
 
+    def hear(self) -> None:
+        """Note what evolution has found beside the search."""
+        for found in self.beside.heard() if self.beside is not None else ():
+            self.note(best_of(self.problem, found))
+
+    def note(self, best: Best) -> None:
+        """Keep the last that evolution has found, the best of it."""
+        self.ahead = best
+
+    def close(self, take: bool) -> None:
+        """End evolution beside the search; where time decides what is known, `take` the best that it has found."""
+        if self.beside is not None:
+            self.hear()
+            self.beside.close()
+            self.beside = None
+        if take and self.ahead is not None:
+            self.offer(self.ahead)
+
+
+def best_of(problem: Problem, found: Any) -> Best:
+    """What evolution has found (`genes.Found`), as an answer."""
+    own = {"y": found.y, "hbm_bytes": found.hbm_bytes, "plan": found.plans[0]}
+    return Best(log_value=found.log_value, cell=Cell(problem, found.accelerators), **own)
+
 
 def trim(progress: Progress, part: Open) -> Open:
-    """A part without what is not possible or cannot be best."""
+    """A part without what is not possible (an infinite bound) or cannot be best. A bound of minus infinity stays."""
     above = part.log_bound >= progress.cut
-    progress.dismiss(part.log_bound[above & np.isfinite(part.log_bound)])
-    return part.keep(~above & np.isfinite(part.log_bound))
+    progress.dismiss(part.log_bound[above])
+    return part.keep(~above)

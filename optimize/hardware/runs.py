@@ -84,7 +84,7 @@ def _seconds(
     passes_s = least_step_s(stages_s, point.pipeline, m, both_ways, sem)
     passes_s = sem.maximum(passes_s, least_way_s(stages_s, m, fill))
     own = _with_stage(todo, plain_s, 1.0 if times.streams is None else 0.0, both_ways)
-    step_s = around(passes_s, own, counted, times, point, machine.stack, sem).step_s
+    step_s = around(passes_s, own, times, point, machine.stack, sem).step_s
     if loads is None:
         return (step_s,)
     units = busy(counted, times, own, dataclasses.replace(point, recompute=recompute), machine)
@@ -126,7 +126,7 @@ def _seconds_of_schedules(
     passes_s = sem.maximum(passes_s, m * own.pipe.plain.seconds)  # both ways: all of them pass a plain stage
     beside = dataclasses.replace(times, blocks=(), hide=each(times.hide), streams=each(times.streams))
     own = _with_copies(own, both_ways)
-    step_s = around(passes_s, own, counted, beside, point, machine.stack, sem).step_s
+    step_s = around(passes_s, own, beside, point, machine.stack, sem).step_s
     if loads is None:
         return (step_s,)
     units = busy(counted, times, _with_copies(todo, may_go), base, machine)

@@ -159,7 +159,7 @@ def _split(degrees: dict[str, int], slice_size: int) -> tuple[dict[str, int], di
 
 def maxtext_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """The same, backwards."""
-    sizes = {axis: _size(reader, axis, known) for axis in AXES}
+    sizes = {axis: _size(reader, axis) for axis in AXES}
     tensor, sequence = sizes["tensor"] or 1, sizes["tensor_sequence"] or 1
     if tensor > 1 and sequence > 1:
         raise reader.wrong("ici_tensor_sequence_parallelism", "1 beside a tensor axis")
@@ -185,7 +185,7 @@ def maxtext_fields(reader: Reader, known: Known) -> dict[str, Any]:
     return fields | _batch_read(reader, fields, known) | _options_read(reader)
 
 
-def _size(reader: Reader, axis: str, known: Known) -> int | None:
+def _size(reader: Reader, axis: str) -> int | None:
     """Both parts of an axis; None where one is left open (-1), as fsdp inside a slice and data between are at first."""
     size = 1
     for part, default in (("ici", -1 if axis == "fsdp" else 1), ("dcn", -1 if axis == "data" else 1)):

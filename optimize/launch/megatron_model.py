@@ -202,7 +202,7 @@ def _spelled(node: ast.expr) -> str:
     raise ValueError(ast.dump(node))
 
 
-def _flags_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
+def _flags_read(settings: Mapping[str, Any]) -> Dimensions:
     """Norms, biases, positions and dropout of dense layers: those that are set."""
     rotary = settings.get("use-rotary-position-embeddings") or settings.get("use-rope-position-embeddings")
     positions = "rope" if rotary else settings.get("position-embedding-type", "learned_absolute")
@@ -233,7 +233,7 @@ def _width(settings: Mapping[str, Any], hidden: int) -> int:
 
 def _dense_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
     gated = {"gated": True} if settings.get("swiglu") or settings.get("quick-geglu") else {}
-    flags = _flags_read(settings, model)
+    flags = _flags_read(settings)
     if "attention_sinks" in flags:
         raise ValueError("`softmax-type` learnable without experts is not read from here")
     return {"ffn": _width(settings, model["hidden"])} | gated | flags
@@ -241,7 +241,7 @@ def _dense_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
 
 def _experts_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
     """Decoders with experts: RMS norms, gates and rotary positions, without dropout."""
-    flags = _flags_read(settings, model)
+    flags = _flags_read(settings)
     kept = {name: True for name in ("tied", "qkv_bias", "attention_sinks") if flags.pop(name, False)}
     norms, biased = flags.pop("qk_norm", False), flags.pop("bias", False)
     if flags or not (settings.get("swiglu") or settings.get("quick-geglu")):

@@ -23,9 +23,9 @@ _PLAIN = re.compile(r"[\w./:=,-]+")
 """A word that the shell leaves as it is."""
 
 
-def comments(lines: Iterable[str], mark: str = "#") -> str:
+def comments(lines: Iterable[str]) -> str:
     """Lines that the launcher ignores."""
-    return "".join(f"{mark} {line}\n" for line in lines)
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def literal(text: str) -> Any:

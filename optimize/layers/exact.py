@@ -22,41 +22,62 @@ from costmodel.graph import MODES
 from optimize.layers.tables import Tables
 
 CLOSE_ENOUGH = 1e-6  # of the value: intervals nearer to the best are not divided
+TINY_S = 1e-15  # of a layer that takes no time
 MOST_CEILINGS = 4000  # that are looked at for one microbatch size; the bound is true wherever the search stops
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Segments:
-    """All runs of layers [i, j) on every stage: the cheapest modes that fit, and what they add to a step."""
+    """Runs of layers from i on, by their number, on every stage: the cheapest modes that fit, and what they add to a
+    step."""
 
     modes: np.ndarray  # (stage, run, kind, mode): layers
-    run_of: np.ndarray  # (i, j): which run, or -1
-    seconds: np.ndarray  # (stage, i, j): one microbatch, both ways; infinite where it does not fit
-    turns_s: np.ndarray  # (stage, i, j): w and what follows the passes
-    ending_s: np.ndarray  # (stage, i, j): what follows the passes, at least
+    run_of: np.ndarray  # (i, layers): which run, or -1
+    seconds: np.ndarray  # (stage, i, layers): one microbatch, both ways; infinite where it does not fit
+    turns_s: np.ndarray  # (stage, i, layers): w and what follows the passes
+    ending_s: np.ndarray  # (stage, i, layers): what follows the passes, at least
+
+    @property
+    def most(self) -> int:
+        """Layers of the longest run."""
+        return self.run_of.shape[1] - 1
 
     def layers(self, edges: np.ndarray) -> np.ndarray:
-        """Layers of the stages between these boundaries: (stage, kind, mode)."""
-        runs = self.run_of[edges[:-1], edges[1:]]
-        return self.modes[np.arange(len(runs)), runs]
+        """Layers of the stages between boundaries (..., stage + 1), which `fits`: (..., stage, kind, mode)."""
+        runs = self.run_of[edges[..., :-1], np.diff(edges)]
+        return self.modes[np.arange(runs.shape[-1]), runs]
 
-    def fits(self, edges: np.ndarray) -> bool:
-        """Every stage can hold its layers."""
-        return bool(np.isfinite(self.seconds[np.arange(len(edges) - 1), edges[:-1], edges[1:]]).all())
+    def fits(self, edges: np.ndarray) -> np.ndarray:
+        """Whether every stage has layers, no more than the longest run, and can hold them: (...)."""
+        held, stages = np.diff(edges), np.arange(edges.shape[-1] - 1)
+        seconds = self.seconds[stages, edges[..., :-1], np.clip(held, 0, self.most)]
+        return np.asarray((np.isfinite(seconds) & (held > 0) & (held <= self.most)).all(axis=-1))
 
 
 Splits = list[tuple[tuple[int, ...], float]]
 """Boundaries between stages (first 0, last all layers), and a bound of each; best first."""
 
 
-def segments(table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allowed: tuple[int, ...]) -> Segments:
-    """Solve the recompute of every run of layers on every stage. `allowed` are indices of modes."""
-    counts, run_of = _runs(kind_of_layer, table.linear["held_bytes"].slope.shape[1], table.stages)
+def segments(
+    table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allowed: tuple[int, ...], most: int | None = None
+) -> Segments:
+    """Solve the recompute of every run of layers on every stage, of at most so many. `allowed` are indices of modes."""
+    longest = len(kind_of_layer) - table.stages + 1  # no stage is empty
+    most = longest if most is None else min(most, longest)
+    counts, run_of = _runs(kind_of_layer, table.linear["held_bytes"].slope.shape[1], most)
     modes, feasible = _cheapest(table, counts, limit_bytes, allowed)
     seconds, turns, ending = _seconds(table, modes, allowed)
     seconds[~feasible] = np.inf
-    squares = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
-    return Segments(modes=modes, run_of=run_of, seconds=squares[0], turns_s=squares[1], ending_s=squares[2])
+    bands = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
+    return Segments(modes=modes, run_of=run_of, seconds=bands[0], turns_s=bands[1], ending_s=bands[2])
+
+
+def longest_run(table: Tables, step_s: float) -> int:
+    """How many layers a stage may have in a shorter step: it runs every microbatch of each, one after the other."""
+    once_s = (table.linear["forward_s"].constant + table.linear["backward_s"].constant).min()
+    each_s = (table.linear["forward_s"].slope + table.linear["backward_s"].slope).min()
+    left = (step_s - table.host_s) / table.microbatches - once_s
+    return max(1, int(left / max(each_s, TINY_S) * (1 + CLOSE_ENOUGH)))
 
 
 def solve(table: Tables, runs: Segments, at_most_s: float = np.inf) -> tuple[float, Splits]:
@@ -98,10 +119,11 @@ def _shortest(runs: Segments, trips: list[Trips], ceiling_s: float) -> tuple[flo
     From the last stage to the first: of all ways to divide the layers from one on among the last stages, the one
     of least sum also leaves most room to the stages before it.
     """
-    rest = np.full(runs.seconds.shape[1], np.inf)
-    rest[-1], ahead, needs = 0.0, [], []
+    count = runs.seconds.shape[1] - 1
+    rest, ahead, needs = np.full(count + 1 + runs.most, np.inf), [], []  # no layers are left beyond the last
+    rest[count] = 0.0
     for stage in reversed(range(len(runs.seconds))):
-        ways = runs.seconds[stage] + rest[None]
+        ways = runs.seconds[stage] + np.lib.stride_tricks.sliding_window_view(rest, runs.most + 1)
         need = runs.turns_s[stage]
         for again, turns, hops_s in trips[stage]:
             after_s = again * ways + hops_s + runs.ending_s[stage]
@@ -109,13 +131,14 @@ def _shortest(runs: Segments, trips: list[Trips], ceiling_s: float) -> tuple[flo
         ways = np.where(need <= ceiling_s, ways, np.inf)
         ahead.append(ways.argmin(axis=1))
         needs.append(need)
-        rest = ways.min(axis=1)
+        rest[: count + 1] = ways.min(axis=1)
     if not np.isfinite(rest[0]):
         return np.inf, ceiling_s, None
     edges, reached = [0], 0.0
     for follow, need in zip(reversed(ahead), reversed(needs), strict=True):
-        edges.append(int(follow[edges[-1]]))
-        reached = max(reached, float(need[edges[-2], edges[-1]]))
+        held = int(follow[edges[-1]])
+        reached = max(reached, float(need[edges[-1], held]))
+        edges.append(edges[-1] + held)
     return float(rest[0]), reached, tuple(edges)
 
 
@@ -128,17 +151,15 @@ def _trips(stage: int, table: Tables) -> Trips:
     return ways
 
 
-def _runs(kind_of_layer: np.ndarray, kinds: int, stages: int) -> tuple[np.ndarray, np.ndarray]:
-    """The different runs of layers by their number of each kind, and which of them [i, j) is. No stage is empty."""
+def _runs(kind_of_layer: np.ndarray, kinds: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The different runs of layers by their number of each kind, and which of them so many layers from i on are."""
     count = len(kind_of_layer)
     before = np.zeros((count + 1, kinds), dtype=int)
     np.cumsum(np.eye(kinds, dtype=int)[kind_of_layer], axis=0, out=before[1:])
-    starts, ends = np.triu_indices(count + 1, k=1)
-    short = ends - starts <= count - stages + 1
-    starts, ends = starts[short], ends[short]
-    runs, which = np.unique(before[ends] - before[starts], axis=0, return_inverse=True)
-    run_of = np.full((count + 1, count + 1), -1)
-    run_of[starts, ends] = which.ravel()
+    starts, held = np.nonzero(np.add.outer(np.arange(count + 1), np.arange(1, most + 1)) <= count)
+    runs, which = np.unique(before[starts + held + 1] - before[starts], axis=0, return_inverse=True)
+    run_of = np.full((count + 1, most + 1), -1)
+    run_of[starts, held + 1] = which.ravel()
     return runs, run_of
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import itertools
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ from costmodel.graph import MODES, play
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import COUNT, COUNT_FROM_0, FLAG, LEAF, Check, expecting
 from optimize.layers.descent import EVALUATIONS, Relaxed, descend
-from optimize.layers.exact import Segments, segments, solve
+from optimize.layers.exact import Segments, longest_run, segments, solve
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.problem import Candidate, LayeredProblem, problem
 from optimize.layers.tables import chains_s
@@ -31,8 +31,9 @@ _CHECKS = {
     "descent": FLAG,
 }
 TRIED = 32  # splits of each microbatch that are played out and repaired
+LONGER = 1.25  # than those of an even division: runs among which a first answer is looked for
 ROUNDS = 20  # of repair
-PLAYED = 4  # neighbours of each round
+PLAYED = 12  # neighbours of each round
 REPAIRED = 6  # starts of the descent
 
 
@@ -111,8 +112,9 @@ def _descend(asked: LayeredProblem, best: _Best, seed: int) -> tuple[float, list
     """The best step that descent from random starts reaches at the best microbatch after rounding, cheapest recompute
     and repair, which is kept if it beats the exact partition's splits; and the relaxed values on the way.
     """
-    runs, own = segments(*asked.at(best.size)), _Best(best.watch, evaluations=best.evaluations)
+    own = _Best(best.watch, evaluations=best.evaluations)
     starts, relaxed_s = descend(Relaxed(*asked.at(best.size)), seed)
+    runs = segments(*asked.at(best.size), 1 + int(np.diff(starts[:REPAIRED]).max()))
     for edges in starts[:REPAIRED]:
         _repair(asked, best.size, runs, edges, own)
     best.evaluations = own.evaluations + EVALUATIONS
@@ -130,8 +132,17 @@ def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
 
 
 def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
-    """Bound one microbatch, and try its best splits."""
-    runs = segments(*asked.at(size))
+    """Bound one microbatch, and try its best splits. Where there is no answer yet, runs a little longer than an even
+    division's are enough for one, and with it for a limit of all runs."""
+    table, near = asked.tables[size], 2 + math.ceil(LONGER * asked.layers / asked.stages)
+    if not np.isfinite(best.step_s):
+        _tried(asked, size, segments(*asked.at(size), near), best)
+    most = longest_run(table, best.step_s) if np.isfinite(best.step_s) else None
+    return _tried(asked, size, segments(*asked.at(size), most), best)
+
+
+def _tried(asked: LayeredProblem, size: int, runs: Segments, best: _Best) -> float:
+    """Repair the best splits into such runs; what no such split is below."""
     lower_bound_s, splits = solve(asked.tables[size], runs, at_most_s=best.step_s)
     for split, value_s in splits[:TRIED]:
         if value_s < best.step_s:
@@ -141,12 +152,12 @@ def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
 
 def _repair(asked: LayeredProblem, size: int, runs: Segments, edges: np.ndarray, best: _Best) -> None:
     """Move boundaries by a layer while the step gets shorter. Only neighbours whose bound is below are played."""
-    own_s, table, near = np.inf, asked.tables[size], [edges]
+    own_s, table, near = np.inf, asked.tables[size], edges[None]
     for _ in range(ROUNDS):
-        near = np.array([each for each in near if (np.diff(each) > 0).all() and runs.fits(each)], dtype=int)
+        near = near[runs.fits(near)]
         if not len(near):
             return
-        layers = np.array([runs.layers(each) for each in near], dtype=float)
+        layers = runs.layers(near).astype(float)
         bounds_s = chains_s(table, layers)
         promising = np.argsort(bounds_s, kind="stable")[:PLAYED]
         promising = promising[bounds_s[promising] < own_s]
@@ -167,15 +178,17 @@ def _repair(asked: LayeredProblem, size: int, runs: Segments, edges: np.ndarray,
         near = _neighbours(edges)
 
 
-def _neighbours(edges: np.ndarray) -> list[np.ndarray]:
+def _neighbours(edges: np.ndarray) -> np.ndarray:
     """One boundary moved by one layer; and whole runs of boundaries, which pass a layer from stage to stage."""
-    neighbours = []
-    for first, last in itertools.combinations(range(1, len(edges)), 2):
-        for way in (-1, 1):
-            moved = edges.copy()
-            moved[first:last] += way
-            neighbours.append(moved)
-    return neighbours
+    return edges + _moves(len(edges))
+
+
+@functools.cache
+def _moves(edges: int) -> np.ndarray:
+    first, last = np.triu_indices(edges - 1, k=1)
+    place = np.arange(edges)
+    moved = ((place > first[:, None]) & (place <= last[:, None])).astype(int)
+    return np.stack([-moved, moved], axis=1).reshape(-1, edges)
 
 
 def _result(

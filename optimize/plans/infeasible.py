@@ -61,7 +61,7 @@ def _too_much(whole: Lattice) -> str:
     message = (
         f"memory: {workload.name} does not fit on {cluster.accelerators:,} {cluster.name}; of {len(whole):,} legal "
         f"plans{_offloading(whole)} the one that needs least needs {needs} of {allowed}{_margin(cluster)}, "
-        f"{units.percent(exact - 1)} too much ({units.shorten_runs(str(plan))})"
+        f"{_by(exact, 'too much', 'as much')} ({units.shorten_runs(str(plan))})"
     )
     return f"{message}; {_change(whole, exact)}"
 
@@ -113,9 +113,14 @@ def nothing_fits_in_order(whole: Lattice, count: int) -> CommandError:
     return CommandError(Status.infeasible, message)
 
 
+def _by(times: float, more: str, much: str) -> str:
+    """Such as `7.4 % too much`, or `33.6 times as much`."""
+    return f"{units.percent(times - 1)} {more}" if times < 10 else f"{units.significant(times)} times {much}"
+
+
 def _change(whole: Lattice, exact: float) -> str:
     """More memory, by exactly so much; layers in pieces; or the first multiple of the accelerators where one fits."""
-    more, given = f"it fits with {units.percent(exact - 1)} more memory on each accelerator", dict(whole.fixed)
+    more, given = f"it fits with {_by(exact, 'more', 'the')} memory on each accelerator", dict(whole.fixed)
     for pieces in _PIECES if "pieces" not in given else ():
         if _may_fit(whole.workload, whole.cluster, {**given, "pieces": pieces}):
             more += f", with --fix pieces={pieces},recompute=full (co-shard)"

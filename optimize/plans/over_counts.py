@@ -18,7 +18,7 @@ from optimize.plans.best_beside import all_besides, best_beside, least_beside
 from optimize.plans.bounded import best_below, least, ordered
 from optimize.plans.launchable import best_of_any, parts_of
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.question import products_s
+from optimize.question import Job, products_s
 from optimize.status import CommandError, Status
 
 _SAFE = 1.0 - 1e-9  # for the rounding of sums
@@ -92,8 +92,8 @@ def best_over(
 ) -> dict[str, Any]:
     """The `best` row, the `rows` that were looked at, and how many pairs had which outcome.
 
-    `fewest`: of the least count that has a plan, with `deadline_s` one that trains the tokens in that time. Raises
-    `CommandError` where there is none.
+    `fewest`: of the least count that has a plan, with `deadline_s` one that trains the tokens in that time, failures
+    included. Raises `CommandError` where there is none.
     """
     queue = _queue(question, counts, batches, fewest)
     heapq.heapify(queue)
@@ -103,7 +103,7 @@ def best_over(
         while queue and not _ended(queue[0], best):
             pair = queue[0]  # where it stays while it is looked at: its bound holds if that is interrupted
             tell(f"{pair.accelerators:,} accelerators, batch {pair.batch:,}; {len(queue) - 1:,} more may be better")
-            found = _look(question, pair, best["compared"] if best else _limit(question, pair.batch, deadline_s))
+            found = _look(question, pair, best["compared"] if best else _limit(question, pair, deadline_s))
             if isinstance(found, _Pair):
                 heapq.heapreplace(queue, found)
                 continue
@@ -141,14 +141,16 @@ def _ended(first: _Pair, best: Row | None) -> bool:
     return (first.rank > best["accelerators"] > 0 and first.rank > 0) or first.bound >= best["compared"]
 
 
-def _limit(question: Question, batch: int, deadline_s: float | None) -> float:
-    """The value that a plan of this batch may have at most, for the deadline."""
+def _limit(question: Question, pair: _Pair, deadline_s: float | None) -> float:
+    """The value that a plan of a pair may have at most, for the deadline, failures included."""
     if deadline_s is None:
         return math.inf
     if question.objective == "time_s":
         return deadline_s
-    steps = (question.tokens or math.inf) / (batch * int(question.workload.sequence))
-    return deadline_s / steps * question.scale(batch)
+    assert question.tokens is not None
+    workload, cluster = question.job(pair.accelerators, pair.batch)
+    steps = Job(workload=workload, tokens=question.tokens).steps_on(cluster.accelerators, cluster.prices)
+    return float(deadline_s / steps * question.scale(pair.batch))
 
 
 def _queue(question: Question, counts: Sequence[int], batches: Sequence[int], fewest: bool) -> list[_Pair]:
@@ -178,8 +180,8 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
     value, scale = question.value(pair.accelerators, pair.batch), question.scale(pair.batch)
     fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
     whole = ordered(lattice(workload, cluster, fixed))
-    parts = {} if question.names is None else parts_of(whole, question.names)
-    groups = all_besides(parts, whole.fixed)
+    names = question.names or ()
+    groups = all_besides(whole, names) if pair.stage < 2 else ()
     if pair.stage == 0:
         bound = min(least(whole, value), least_beside(whole, groups, value)) * scale
         outcome = "no memory" if len(whole) else "no plan"
@@ -189,10 +191,10 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
         found, _ = best_below(whole, value, below)
         if (other := best_beside([(whole, groups, _any)], value, found[0] if found else below)) is not None:
             found = other[0]
-        if found is not None and question.names is not None:
+        if found is not None and names:
             return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
     else:
-        name, found = best_of_any(parts, whole.fixed, value, below) or (None, None)
+        name, found = best_of_any(parts_of(whole, names), whole.fixed, value, below) or (None, None)
     if found is None:
         return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
     step_s = float(evaluate(workload, cluster, found[1], checked=False).step_s)

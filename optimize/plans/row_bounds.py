@@ -206,7 +206,7 @@ def any_schedule(
     passes_s = _passes_s(todo.pipe, counted, point, both_ways, fill, sem)
     seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
     todo = dataclasses.replace(todo, gradient_traffic_s=seen)
-    step_s = around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
+    step_s = around(passes_s, todo, times, point, cluster.stack, sem).step_s
     if loads is None:
         return step_s, 0.0
     compute_s, hbm_s = operators_s(counted, times.rates, point, cluster.stack)

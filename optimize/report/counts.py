@@ -43,7 +43,7 @@ def _searched(inputs: PlanInputs, found: Mapping[str, Any]) -> str:
     compared = ", compared by tokens per second" if least < most and inputs.objective == "step_s" else ""
     words = f"{counts} with {batches}{compared}; of {found['pairs']:,} {what} {', '.join(told)}"
     if inputs.fewest:
-        late = "" if inputs.deadline_s is None else f" in {inputs.deadline_s / 86_400:g} days"
+        late = "" if inputs.deadline_s is None else f" in {inputs.deadline_s / 86_400:g} days with failures"
         words = (
             f"the fewest of {counts} that do it{late}, with {batches}: none of the lesser counts has a plan that does"
         )

@@ -94,7 +94,7 @@ def _html(part: Part) -> str:
     if isinstance(part, Table):
         headers = [str(column.header) for column in part.columns]
         rows = list(zip(*(column.cells for column in part.columns), strict=True))
-        bold = [_styles(row.style, "")[0] for row in part.rows]
+        bold = [_styles(row.style)[0] for row in part.rows]
         told = _table(headers, rows, [column.justify == "right" for column in part.columns], bold)
         return f"{told}\n{_paragraph(Text(str(part.caption), 'dim'))}" if part.caption else told
     first, second = part
@@ -106,13 +106,13 @@ def _html(part: Part) -> str:
 def _paragraph(text: str | Text) -> str:
     if "\n" in str(text):
         return f"<pre>{escape(str(text))}</pre>"
-    bold, dim = _styles(text.style, str(text)) if isinstance(text, Text) else (False, False)
+    bold, dim = _styles(text.style) if isinstance(text, Text) else (False, False)
     told = re.sub("`([^`]+)`", r"<code>\1</code>", escape(str(text).strip()))
     inner = f"<strong>{told}</strong>" if bold else told
     return f'<p class="dim">{inner}</p>' if dim else f"<p>{inner}</p>"
 
 
-def _styles(style: str | Style | None, text: str) -> tuple[bool, bool]:
+def _styles(style: str | Style | None) -> tuple[bool, bool]:
     """Whether it is bold, and whether dim."""
     words = str(style or "").split()
     return "bold" in words, "dim" in words

@@ -317,7 +317,9 @@ def test_no_colour_in_a_file():
 
 
 def test_messages_that_name_what_was_meant(capsys, tmp_path):
-    assert "did you mean dlrm-criteo?" in refusal(capsys, "explain", "--model", "dlrm", "--cluster", "h100")
+    for model, meant in (("dlrm", "dlrm-criteo"), ("deepseek-ai/DeepSeek-V3", "deepseek-v3")):
+        assert f"did you mean {meant}?" in refusal(capsys, "explain", "--model", model, "--cluster", "h100")
+    assert "did you mean a100-40gb" in refusal(capsys, "explain", "--model", "gpt3-175b", "--cluster", "a100")
     (tmp_path / "job.toml").write_text('model = "llama3-8b"\ncluster = "h100"\ntensor = 2\n')
     told = refusal(capsys, "plan", "--config", tmp_path / "job.toml")
     assert '`tensor` is a field of a plan; expected it in `fix`, as in fix = "tensor=..."' in told

@@ -60,6 +60,10 @@ def _fields(request):
             ["\u2014batch=3"],
             "'\u2014batch=3' is not an option of equipoise explain; did you mean --batch or --microbatch?",
         ),
+        (
+            ["--seq", "4096"],
+            "'--seq' is not an option of equipoise explain; did you mean --sequence or --sequence-parallel?",
+        ),
         (["--batch", "None"], "`--batch` is 'None'; expected an integer"),
     ],
 )

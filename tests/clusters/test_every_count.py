@@ -13,7 +13,7 @@ from costmodel.formulas.counts import counts
 from costmodel.formulas.curves import Curves, PowerLaw, hardware_of, with_hardware
 from costmodel.pytree import as_floats
 from costmodel.specs.loading import load_cluster, load_curves
-from optimize.clusters import one_job
+from optimize.clusters import bounding, one_job, rows
 from optimize.clusters.descent import descend
 from optimize.hardware.tangents import project
 from optimize.lattice.counts import legal_counts
@@ -150,9 +150,13 @@ def test_nor_within_a_limit_of_co2(seed, monkeypatch):
     _check(limited(drawn(seed), generator), generator, monkeypatch)
 
 
-def _check(problem, generator, monkeypatch):
+def _little_is_known_before(monkeypatch):
     monkeypatch.setattr(one_job, "descend", lambda problem, seed: descend(problem, seed, each=2, steps=4))
     monkeypatch.setattr(one_job, "EVOLVED", 1500)
+
+
+def _check(problem, generator, monkeypatch):
+    _little_is_known_before(monkeypatch)
     found = one_job.search(problem, 600.0)
     assert found.others == ()
     best = min(best_on(problem, count, generator) for count in (1, 2, 4, *range(8, MOST + 1, 8)))
@@ -161,3 +165,27 @@ def _check(problem, generator, monkeypatch):
         assert math.isinf(best)
     else:
         assert found.log_bound <= found.best.log_value <= best + 1e-3
+
+
+@pytest.mark.parametrize("nothing", [np.nan, -np.inf])
+def test_a_bound_that_says_nothing_dismisses_nothing(nothing, monkeypatch):
+    """Of every second row, run and plan: the answer is that of all of them, and nothing is below the bound."""
+    asked = drawn(2)
+    problem = dataclasses.replace(asked, limits=dataclasses.replace(asked.limits, accelerators=8))
+    _little_is_known_before(monkeypatch)
+    usual = one_job.search(problem, 600.0)
+    assert usual.best is not None
+
+    def some(cell, have, at, *cut):
+        value, y = rows_bound(cell, have, at, *cut)
+        value[::2] = nothing
+        return value, y
+
+    rows_bound = rows.bound_of
+    for module in (rows, bounding):
+        monkeypatch.setattr(module, "bound_of", some)
+    monkeypatch.setattr(one_job, "EVOLVED", 0)
+    found = one_job.search(problem, 600.0)
+    assert found.best is not None
+    assert found.best.log_value == pytest.approx(usual.best.log_value, abs=1e-3)
+    assert found.log_bound <= usual.best.log_value

@@ -127,9 +127,10 @@ def bound_of_count(problem: Problem, known: Mixed, target: float, seconds: float
     return progress.log_bounds[count]
 
 
-def check_bounds(seed: int) -> None:
+def check_bounds(seed: int, **limits: float) -> None:
     """From good and from poor hardware and plans, to targets below and above what can be reached."""
     problem = asked(seed)
+    problem = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **limits))
     shared, found = brute_force(problem, COUNT, seed)
     if not np.isfinite(found.log_value[0]):
         return
@@ -148,6 +149,12 @@ def test_a_bound_holds_whatever_it_starts_from_and_aims_at():
 @pytest.mark.parametrize("seed", [2, *range(200, 260)])
 def test_a_bound_holds_whatever_it_starts_from_by_night(seed):
     check_bounds(seed)
+
+
+@pytest.mark.parametrize("seed", [1, 0, 3])  # by seconds of a step, by those of all steps, by energy
+def test_a_limit_of_co2_gives_no_price_to_seconds(seed):
+    """Far above what anything emits, it changes no bound."""
+    check_bounds(seed, carbon_g=1e15)
 
 
 @pytest.mark.parametrize("seed", [0, 2])

@@ -9,7 +9,7 @@ import pytest
 from costmodel.graph.staged import MODES
 from costmodel.inputs.plan import Plan
 from optimize.layers.descent import Relaxed, descend
-from optimize.layers.exact import segments, solve
+from optimize.layers.exact import longest_run, segments, solve
 from optimize.layers.find_layers import find_layers
 from optimize.layers.problem import LayeredProblem, problem
 from optimize.status import CommandError, Status
@@ -81,6 +81,9 @@ def test_the_answer_and_the_bound_against_all_divisions(kind, memory):
     assert found.step_s == pytest.approx(optimum_s, rel=1e-9)
     assert found.peak_bytes <= given.limit_bytes
     assert found.gap < 0.03
+    most = longest_run(given.tables[2], optimum_s * 1.001)  # of an answer that is nearly the best
+    assert kind == "moe" or most < given.layers - given.stages + 1
+    assert solve(given.tables[2], segments(*given.at(2), most))[0] <= optimum_s * (1 + 1e-12)
 
 
 def test_the_bound_is_never_above_the_optimum():

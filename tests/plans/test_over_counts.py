@@ -108,6 +108,21 @@ def test_the_fewest_are_the_least_count_of_all_that_have_a_plan():
     assert refused.value.status is Status.infeasible
 
 
+def test_a_deadline_holds_failures():
+    """As `time_s`, `explain` and `design` have it: the least count on which training ends in time with them."""
+    prices = load_cluster("h100").prices
+    assert prices is not None
+    often = dataclasses.replace(prices, base=dataclasses.replace(prices.base, accelerator_failure_s=1e5))
+    own = question(tokens=1e9, machine=lambda n: dataclasses.replace(sized(MACHINE, n), prices=often))
+    train_s = {n: best_on(dataclasses.replace(own, objective="time_s"), n, 16) for n in (2, 4, 8)}
+    for most_s in (row["value"] for row in train_s.values()):
+        for asked in (own, dataclasses.replace(own, objective="time_s")):
+            found = best_over(asked, (2, 4, 8), (16,), fewest=True, deadline_s=most_s * (1 + 1e-9))["best"]
+            assert found["accelerators"] == min(n for n, row in train_s.items() if row["value"] <= most_s)
+    steps = 1e9 / (16 * own.workload.sequence)
+    assert train_s[8]["value"] > 1.01 * steps * train_s[8]["step_s"]
+
+
 def test_the_best_pair_that_a_framework_can_launch():
     own = question(names=("torchtitan",))
     every = brute_force(own, "torchtitan", range(10, 17), (16,))

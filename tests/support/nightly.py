@@ -79,6 +79,9 @@ LONG = (
     # by day: three seeds of a hundred and twenty-three
     "tests/clusters/test_mix_bound.py::test_nothing_is_below_the_bound_of_a_search_by_night",
     "tests/clusters/test_mix_bound.py::test_a_bound_holds_whatever_it_starts_from_by_night",
+    "tests/clusters/test_every_count.py::test_a_bound_that_says_nothing_dismisses_nothing[-inf]",
+    "tests/clusters/test_mix_bound.py::test_a_limit_of_co2_gives_no_price_to_seconds[0]",
+    "tests/clusters/test_mix_bound.py::test_a_limit_of_co2_gives_no_price_to_seconds[3]",
     # by day: two processes of which the first is killed when it has the answer, and two different questions
     "tests/plans/test_sharding.py::test_ten_deaths_at_random_moments_leave_the_answer",
     "tests/plans/test_sharding.py::test_a_killed_process_is_reported",

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import Habits
-from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowError
+from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowError, cells
 from costmodel.measured.rows.words import Table, chosen, clauses, meanings, said
 
 _remembered = functools.lru_cache(maxsize=4096)  # rows of one source say the same words
-_TOO_OLD_FOR_BF16 = ("v100",)
+_TOO_OLD = ("v100",)  # for bf16 and FlashAttention
 _ELSEWHERE = re.compile(
     r"grad|accum|master|optimi[sz]er|optim\b|adam|muon|lion|sgd|moment|bitsandbytes|reduc|peak|state|memory|logit|loss|norm|attention|attn|gather|comm|dispatch"
     r"|\b(?:first|last|embeddings?|head|router|rope|kv|cache)\b"
@@ -26,7 +26,7 @@ def recompute(
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
         return {"recompute": habits.recompute or "none"}, True
-    told = columns.text("recompute").lower() or _of_layers(columns.text("notes"))
+    told = columns.text("recompute").lower() or _of_layers(_beside(columns))
     share = _recomputed_share(told)
     if mode != "none" and (facts.get("selective_layers") or (share and (share < 1 or mode != "selective"))):
         return {"recompute": "full", "recompute_share": share or 0.5}, False
@@ -39,11 +39,13 @@ def recompute(
 
 
 _SHARES = (("quarter of", 0.25), ("third of", 1 / 3), ("every third", 1 / 3), ("every fourth", 0.25))
+_ONE_IN = re.compile(r"\b(?:one|1)[ _-]in[ _-](two|three|four|\d+)\b")
 _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*", "half & layer*|block*")
 
 
 def _recomputed_share(cell: str) -> float | None:
     """The share of the layers that a cell names: `16/80 layers`, `8 of 32`, `50 %`, `every second layer`."""
+    cell = _ONE_IN.sub(r"1 of \1", cell)
     found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
@@ -65,7 +67,7 @@ def _of_layers(notes: str) -> str:
     told, before = [], ""
     for clause in clauses(notes):
         share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
-        if re.search(r"layer|block|ratio|fraction|share|proportion", clause) and said(
+        if re.search(r"layer|block|ratio|fraction|share|proportion|\bin \d", clause) and said(
             before if share_of_it else clause, meanings.RECOMPUTED
         ):
             told.append(clause)
@@ -84,16 +86,21 @@ def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:
 
 def _recompute_mode(columns: Columns) -> str | None:
     """As the column says, in any wording; else as the notes do."""
-    cell, notes = columns.text("recompute"), columns.text("notes")
+    cell = columns.text("recompute")
     if not cell:
-        return _of(_about_recompute(notes), meanings.RECOMPUTES, denied="none")
-    if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
+        return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
+    if cell.lower() in NO_WORDS or re.match(r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()):
         return "none"
     is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
     mode = _of(cell, meanings.RECOMPUTE_CELLS, denied="none") or ("full" if is_share else None)
     if mode is None:
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     return mode
+
+
+def _beside(columns: Columns) -> str:
+    """The other cells that tell of recompute: `FSDP + activation checkpointing`."""
+    return cells(columns.row, "zero_stage_or_fsdp", "notes")
 
 
 _SAVED = re.compile(
@@ -134,7 +141,7 @@ def precision(columns: Columns, family: str, types: Sequence[str], assumed: list
     Source: mlcommons/training_results_v5.1, the logs and configurations of the three rows that print no format.
     """
     cell, notes = columns.text("precision"), columns.text("notes")
-    usual = "fp16" if family in _TOO_OLD_FOR_BF16 else "bf16"
+    usual = "fp16" if family in _TOO_OLD else "bf16"
     value = _of(_about_products(cell), meanings.PRECISIONS) or _of(cell, meanings.PRECISIONS)
     if not cell:
         value = _of(_about_products(notes), meanings.PRECISIONS[:-1])  # where a bare 16 is any number
@@ -185,8 +192,9 @@ _ALONE = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2", "ck"
 _ALONE |= dict.fromkeys(("eager", "math", "naive", "vanilla", "standard"), "unfused")  # words of a cell of their own
 
 
-def attention(columns: Columns, facts: Mapping[str, float]) -> str:
-    """The kernel that the row names; the one that its software calls where it names none."""
+def attention(columns: Columns, facts: Mapping[str, float], family: str) -> str:
+    """The kernel that the row names; the one that its software calls where it names none, but on V100, which
+    FlashAttention does not support (K: its README)."""
     if facts.get("framework_attention"):
         return "framework"
     cell, notes = columns.text("flash_attention"), _without_versions(columns.text("notes"))
@@ -199,7 +207,7 @@ def attention(columns: Columns, facts: Mapping[str, float]) -> str:
         kernel = _of(notes, meanings.ATTENTIONS, denied=None if kernel else "unfused") or kernel
     if kernel == "unfused" and cell.lower() in YES_WORDS:
         return "flash"
-    return kernel or "flash"
+    return kernel or ("unfused" if family in _TOO_OLD else "flash")
 
 
 @_remembered

@@ -54,12 +54,16 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
     name = squeezed(columns.text("hardware"))
     memory_gb, per_node = columns.number("gpu_mem_GB"), columns.count("gpus_per_node")
     printed = f"{columns.text('hardware')} | {columns.row.get('gpus')}"
+    note = columns.text("interconnect_note")
+    if not _SLICES.search(note.lower()):  # which other words tell too
+        slices = _SLICES.search(columns.text("notes").lower())
+        note = f"{note}; {slices[0]}" if slices and "tpu" in name else note
     parts = parts_of(name, printed, columns.text("notes"), memory_gb, per_node, accelerators)
     host = host_of(name)
     return _machine(
         name,
         memory_gb,
-        columns.text("interconnect_note"),
+        note,
         columns.text("zero_stage_or_fsdp").lower(),
         accelerators,
         per_node or (host * parts if host else None),
@@ -248,6 +252,7 @@ def _torus(cluster: Cluster, family: str, note: str, sharding: str, accelerators
     )
 
 
+_SLICES = re.compile(r"(?<![\w.\-])(\d+)\s*(?:slice\(?s?\)?|pods?)(?: of (\d+))?\b")
 _ULTRA = re.compile(r"ultra(?![\s\-]*cluster)")  # an UltraServer joins instances; UltraClusters are networks
 _PODS = {"tpu-v5p": 8960, "tpu-v7x": 9216}  # docs.cloud.google.com/tpu; of the others the last axis is the pod's
 _DATACENTRE = 3.125e9  # of TPU v4, whose pages print none: that of v5e, 100 Gb/s for 4 chips (data/clusters.toml)
@@ -255,7 +260,7 @@ _DATACENTRE = 3.125e9  # of TPU v4, whose pages print none: that of v5e, 100 Gb/
 
 def _slices(note: str, sharding: str, accelerators: int, largest: int) -> tuple[int, int]:
     """Number of slices and chips in each."""
-    printed = re.search(r"(?<![\w.\-])(\d+)\s*(?:slice\(?s?\)?|pods?)(?: of (\d+))?\b", note.lower())
+    printed = _SLICES.search(note.lower())
     if printed and 0 < int(printed[1]) < accelerators and accelerators % int(printed[1]) == 0:
         size = accelerators // int(printed[1])
         if printed[2] is None or int(printed[2]) == size:

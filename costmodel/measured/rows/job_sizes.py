@@ -18,7 +18,8 @@ _AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
     rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*"
     r"(?:(?:global|optimi[sz]er|training)[\s-]*)?(?:batch|step|iter|update)"
-    rf"|(?:batch|\bg?bs)\w*(?: size)?\s*(?:of|is|:|=)?\s*(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
+    r"|(?:batch|\bg?bs)\w*(?: size)?\s*(?:of|is|has|holds|contains|totals|:|=)?\s*"
+    rf"(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
     rf"|(?:each|per|every) (?:batch|step|iteration)\W+(?:\w+\W+){{0,3}}?{_AMOUNT}"
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
     r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
@@ -65,16 +66,16 @@ def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
         return int(facts["global_batch"]), f"batch {int(facts['global_batch'])}, by its words"
     each, whole = printed_microbatch(columns, facts, stages), int(facts.get("local_batch", 0))
     each = whole if whole and not (each and facts.get("accumulation")) else each  # a rank's batch has its microbatches
-    if each and (facts.get("accumulation") or facts.get("local_batch")):
-        batch = int(each * facts.get("accumulation", 1.0)) * ranks
-        return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
     sequence, notes = columns.needed("seq"), columns.text("notes").lower()
     found, tokens = _TOKENS.search(notes), 0.0
     if found:
         tokens = _tokens(found, sequence) * (ranks if _OF_A_RANK.search(notes[: found.start()]) else 1)
-    if tokens >= _FEWEST_TOKENS:
+    if max(_FEWEST_TOKENS, 2 * (each or 0) * sequence) <= tokens <= _MOST_TOKENS:  # fewer are a microbatch's
         batch = max(1, round(tokens / sequence))
         return batch, f"batch {batch}: {tokens / 1e6:g}M tokens a step"
+    if each and (facts.get("accumulation") or facts.get("local_batch")):
+        batch = int(each * facts.get("accumulation", 1.0)) * ranks
+        return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
     usual = _SMALL_TOKENS if (columns.number("params_B") or 1e3) < 2 else _USUAL_TOKENS
     most = max((each or 1) * (4 * stages if stages > 1 else 1), _RANK_TOKENS // sequence)
     batch = ranks * min(max(1, math.ceil(usual / sequence / ranks)), most)
@@ -101,5 +102,6 @@ def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, flo
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
     is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE
-    of_a_rank = is_known and told < _data_ranks(columns, facts)
+    ranks, times = _data_ranks(columns, facts), facts.get("accumulation", 0.0)
+    of_a_rank = is_known and (told < ranks or (times > 1 and bool(told % (ranks * times))))
     return {**facts, "local_batch" if of_a_rank else "global_batch": told}

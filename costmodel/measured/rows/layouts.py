@@ -113,7 +113,9 @@ def _schedule(
     if virtual is None and named == "interleaved" and facts.get("stage_layers"):
         virtual = max(1, round(layers / (pipeline * facts["stage_layers"])))
     if virtual is None and named == "interleaved":
-        virtual = next((v for v in range(2, layers // pipeline + 1) if layers % (v * pipeline) == 0), None)
+        most = layers // pipeline
+        even = next((v for v in range(2, most + 1) if layers % (v * pipeline) == 0), None)
+        virtual = even or (2 if most > 1 else None)
         if virtual is not None:
             assumed.append(f"{virtual} virtual stages: interleaved, how many is not printed")
     if named is not None and not SCHEDULES[named].interleaves and named != "one_f_one_b":
@@ -139,7 +141,7 @@ def _numbers(
     is_narrow = bool(facts.get("pure_narrow")) and not facts.get("wide_masters")
     return {
         "precision": precision(columns, machine.family, machine.cluster.accelerator.types, assumed),
-        "attention": attention(columns, facts),
+        "attention": attention(columns, facts, machine.family),
         "loss": _loss(facts, software),
         "master_weights": not is_narrow,
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",

@@ -22,6 +22,9 @@ _OF_SOURCE = (
 """Facts that a source's name tells."""
 _OF_RELEASE = ("engine_loss",)
 """Facts that a release tells, which a citation may name too."""
+_BESIDE_RECOMPUTE = ("offloaded_projections", "offloaded_activations")
+"""Facts that the cell of recompute tells: what goes to the host's memory instead."""
+_DEEPSPEED = (("deep speed", True),)
 _OVERLAPS = ("overlap_data", "async_tp", "overlap_pipeline", "overlap_expert")
 
 
@@ -32,6 +35,8 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str |
         return "xla", True
     megatron = megatron_on(family)
     name = named(software_words(row), meanings.SOFTWARE_NAMES) or software
+    if name == "fsdp" and named(row.get("zero_stage_or_fsdp") or "", _DEEPSPEED):  # in a table of both
+        name = "deepspeed"
     if name is not None:
         return megatron if name == "megatron-2022" else str(name), True
     return megatron if divided or megatron == "megatron-2022" else "fsdp", False
@@ -49,7 +54,7 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     by_software = _flags(cells(row, "notes", "source"), _OF_SOURCE)
     by_software |= _flags(cells(row, "notes", "source", "source_ref"), _OF_RELEASE)
     by_notes = {name: facts[name] for name in _OF_SOURCE if name in facts}  # which deny what the name says
-    return facts | by_software | by_notes
+    return facts | _flags(row.get("recompute") or "", _BESIDE_RECOMPUTE) | by_software | by_notes
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.specs import violations
+from optimize.beside import beside
 from optimize.clusters.evolution import FirstAnswers
 from optimize.clusters.genes import Found
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, near
@@ -40,6 +41,7 @@ class Finder:
 
     def __init__(self, progress: MixProgress, seed: int) -> None:
         self.progress, self.problem, self.generator = progress, progress.problem, np.random.default_rng(seed)
+        self.seed = seed
         self.first = FirstAnswers(progress.problem, seed, self._offer)
         trees = zip(self.problem.jobs, self.first.values.genes.jobs, strict=True)
         self.rows = [JobRows(self.problem, job, tree.lattice, tree.accelerators) for job, tree in trees]
@@ -50,18 +52,21 @@ class Finder:
     def _offer(self, found: Found) -> None:
         self.progress.offer(Mixed(**found._asdict()))
 
-    def run(self, end: float) -> None:
-        """Evolve and settle by turns, until the time is up."""
-        self.evolve(EVOLVED, end)
+    def run(self, end: float, last: float) -> None:
+        """Evolve and settle by turns, until the time is up; the first evolution goes on beside that until `last`, if it
+        can, and another begins here."""
+        self._evolve(EVOLVED)
+        self.progress.beside = beside(self.first, last)
+        if self.progress.beside is not None:
+            self.first.begin(self.seed + 1)
+        self.evolve(0, end)
         while len(self.first.values.genes.counts) and time.monotonic() < end:
             self.evolve(MORE, end)
 
     def evolve(self, evaluations: int, end: float) -> None:
         """So many evaluations of evolution, and a sweep; then the envelope of the best answers from which that has
         not been followed."""
-        before = self.first.values.evaluations
-        self.first.run(evaluations)
-        self.progress.evaluations += self.first.values.evaluations - before
+        self._evolve(evaluations)
         for found, place in self.first.kept():
             self._offer(self.first.values.found(found, place))  # the best of other counts, too
         if time.monotonic() < end:
@@ -70,8 +75,14 @@ class Finder:
         new = [count for count in answers if self.settled.get(count) != answers[count].log_value]
         for count in sorted(new, key=lambda n: answers[n].log_value)[:SETTLED]:
             if time.monotonic() < end:
+                self.progress.hear()
                 self.settle(count, end)
                 self.settled[count] = answers[count].log_value
+
+    def _evolve(self, evaluations: int) -> None:
+        before = self.first.values.evaluations
+        self.first.run(evaluations, self.progress.hear)
+        self.progress.evaluations += self.first.values.evaluations - before
 
     def _sweep(self) -> None:
         """Offer the best that every count has for hardware like the best."""

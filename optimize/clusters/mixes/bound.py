@@ -21,7 +21,7 @@ from optimize.clusters.mixes.pools import PLANS, STUCK, Part, Pool
 from optimize.clusters.mixes.progress import MixProgress
 from optimize.clusters.mixes.tilts import Tilts, priced
 from optimize.hardware import project
-from optimize.question import Problem, Tangents
+from optimize.question import Tangents
 
 LOWEST = 3  # counts of the lowest bounds where answers are looked for among the plans that are open
 AMONG = 120  # of them for each job
@@ -115,6 +115,7 @@ def least_of(pools: Pools) -> np.ndarray:
 
 def put_bounds(progress: MixProgress, tilts: Tilts, pools: Pools) -> np.ndarray:
     """Raise the bounds that are known to those of the levels; by count."""
+    progress.hear()
     if not len(tilts.counts):
         return np.zeros(0)
     found = np.maximum(tilts.bounds(least_of(pools)), [progress.log_bounds[int(n)] for n in tilts.counts])
@@ -203,7 +204,7 @@ def _higher(tilts: Tilts, least: np.ndarray, first: np.ndarray, level: np.ndarra
 
 def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: float, finder: Finder, end: float) -> None:
     """Raise the bound of one count by boxes of hardware; the plans that are left may be an answer, too."""
-    problem, best, count = progress.problem, progress.best, int(tilts.counts[i])
+    best, count = progress.best, int(tilts.counts[i])
     assert best is not None
     log_target = best.log_value + float(np.log1p(-share))
     level = np.full_like(tilts.values, -np.inf)
@@ -213,7 +214,7 @@ def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: flo
             return
     groups = [_kept(tilts, pool, i, level[i, job]) for job, pool in enumerate(pools)]
     _among(tilts, pools, i, finder)
-    bound = _by_boxes(problem, count, groups, log_target, end)
+    bound = _by_boxes(progress, count, groups, log_target, end)
     progress.log_bounds[count] = max(progress.log_bounds[count], bound)
 
 
@@ -248,11 +249,13 @@ def _join(planes: Planes, need: np.ndarray, bound: np.ndarray, tilt: np.ndarray,
     planes.add(number, Tangents(least[first], slopes, y, least[first], least[first]))
 
 
-def _by_boxes(problem: Problem, count: int, groups: list[Kept], log_target: float, end: float) -> float:
+def _by_boxes(progress: MixProgress, count: int, groups: list[Kept], log_target: float, end: float) -> float:
     """Split the least boxes until none is below the target; what is left at the end is the bound."""
+    problem = progress.problem
     planes = [own for _, own in groups]
     boxes, done = bounded(problem, count, planes, everything(problem)), np.inf
     while len(boxes.low) and time.monotonic() < end:
+        progress.hear()
         order = np.argsort(boxes.log_bound, kind="stable")
         part, rest = boxes.take(order[:AT_ONCE]), boxes.take(order[AT_ONCE:])
         if part.apart[0].sum() < SMALL:

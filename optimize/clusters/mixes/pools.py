@@ -79,8 +79,8 @@ class Pool:
         for own, at in parts:
             cell = np.searchsorted(self.tilts.counts, self.rows.accelerators[own])
             bound, y = self._least(at, cell, level=-np.inf)
-            low = np.flatnonzero(bound < self.cap[cell])
-            high = np.setdiff1d(np.flatnonzero(np.isfinite(bound)), low)
+            below = bound < self.cap[cell]
+            low, high = np.flatnonzero(below), np.flatnonzero(~below)
             self.put(members(ROWS, own[high], cell[high], bound[high], at.peak_bytes[high], y[high]))
             at, own, cell = at.keep(low), own[low], cell[low]
             need = bytes_of_rows(self.rows.alone, self.rows.columns(own))
@@ -96,7 +96,8 @@ class Pool:
 
     def put(self, new: Members) -> None:
         """Open some; what is above the cap of its count is gone."""
-        possible = np.isfinite(new.bound)
+        new = new._replace(bound=np.fmax(new.bound, -np.inf))  # what is no number says nothing
+        possible = new.bound < np.inf
         gone = (new.bound >= self.cap[new.cell]) & possible
         self.gone.append((new.cell[gone], new.need_bytes[gone], new.bound[gone]))
         np.minimum.at(self.gone_least, new.cell[gone], new.bound[gone])

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from costmodel.inputs import Plan
+from optimize.beside import Beside
 from optimize.question import Problem
 
 
@@ -30,6 +31,7 @@ class MixProgress:
     log_bounds: dict[int, float] = dataclasses.field(default_factory=dict)  # by count
     evaluations: int = 0
     interrupted: bool = False
+    beside: Beside | None = None  # evolution that goes on while bounds are raised
 
     @property
     def finished(self) -> bool:
@@ -53,3 +55,15 @@ class MixProgress:
             self.answers[mixed.accelerators] = mixed
         if self.best is None or mixed.log_value < self.best.log_value:
             self.best = mixed
+
+    def hear(self) -> None:
+        """Offer what evolution has found beside the search."""
+        for found in self.beside.heard() if self.beside is not None else ():
+            self.offer(Mixed(**found._asdict()))
+
+    def close(self) -> None:
+        """Hear the last of it, and end it."""
+        if self.beside is not None:
+            self.hear()
+            self.beside.close()
+            self.beside = None

@@ -36,12 +36,14 @@ def search_mix(problem: Problem, seconds: float, seed: int = 0, told: Told = lam
             answered = start + max(ANSWERS * seconds, min(LEAST_S, 0.6 * seconds))
             told("evolution")
             finder = Finder(progress, seed)
-            finder.run(answered)
+            finder.run(answered, start + seconds)
             if seconds > LONG_S:
                 finder.polish()
             _raise_bounds(progress, finder, start + seconds, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
+    finally:
+        progress.close()
     return progress
 
 

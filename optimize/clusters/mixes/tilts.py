@@ -95,6 +95,6 @@ def paid(problem: Problem, at: Tangents) -> Tangents:
 
 def priced(problem: Problem, at: Tangents) -> Tangents:
     """The same with the price in the tangent, too."""
-    if at.log_drawn is None:
+    if not problem.money.priced or at.log_drawn is None:
         return at
     return whole(problem.money, at, problem.money.left(problem.limits, np.ones(len(at.y)), at.peak_bytes))

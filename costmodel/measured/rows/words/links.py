@@ -7,15 +7,16 @@ _BITS = {"edr": 100e9, "hdr": 200e9, "ndr": 400e9, "xdr": 800e9}  # of one port 
 _CARDS_BITS = {"5": 100e9, "6": 200e9, "7": 400e9, "8": 800e9}  # NVIDIA's data sheets of ConnectX-5 to 8, one card
 _RATE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?([GgTt])([Bb](?:it|yte)?s?)?(/s(?:ec)?|ps|E)?(?!\w)")
 _SAME = 0.01
+_ALL_LINKS = 7.5  # times what is usual: also those inside a node (Gaudi's 24 ports)
 _SLOW = 50e9 / 8  # bytes per second, up to which a link is the node's only one where more is usual (10 GbE)
 _PCIE_BYTES_PER_S = {300e9: 32e9, 450e9: 64e9}  # 16 lanes of the generation of an accelerator with such links
 _COUNTS = (
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=\d)",  # 4x100, before what else is counted
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
-    r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b)",
+    r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b|adapters?\b)",
     r"(?<![\w.\-])(\d+)\s+(?![gt](?:b|bits?|bytes?|be|bps|ps)?\b)"  # 400 Gbps counts nothing
     r"(?:\w+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
-    r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)\s*[x*]\s*(\d+)\b",  # 400 Gb/s x 8
+    r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)(?:\s(?:efa|ib|infiniband|roce|ethernet|nics?|hcas?|ports?|links?))?\s*[x*]\s*(\d+)\b",
 )
 
 
@@ -34,7 +35,10 @@ _CARD = _any_case(r"(?:connect-?x|cx)-?([5-8])\b")
 _PER_NODE = _any_case(
     r"(?:per|/|\ba\b|each|every)[\s-]*(?:node|host|server|machine|vm|instance|box)|node[- ]to[- ]node|\befa\b"
 )
-_PER_CHIP = _any_case(r"(?:per|/|\ba\b|each|every)[\s-]*(?:gpu|chip|accelerator|device|rank|card|nic|xpu|npu)s?\b")
+_PER_CHIP = _any_case(
+    r"(?:per|/|\ba\b|each|every)[\s-]*"
+    r"(?:(?:gpu|chip|accelerator|device|rank|card|nic|xpu|npu|hpu|superchip|gcd)s?\b|[abhv]\d{2,3}0\b|g[bh]\d00\b|mi3\d\d)"
+)
 
 
 def between_nodes(note: str, per_node: int, usual: float | None = None) -> float | None:
@@ -64,15 +68,22 @@ def _of_network(note: str) -> Iterator[str]:
 _BARE = re.compile(r"(?<![\w.])(\d+)\s*x\s*(25|40|50|100|200|400|800|1600)(?![\w.])(?!\s*[GgTt][Bb])")
 _IN_WORDS = {"one": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
 _WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][Dd][Rr]|(?:NIC|HCA|port)s?\b))")
+_CARDS_BEHIND = _any_case(
+    r",\s+(?=\d+\s(?:nics?|hcas?|adapters?|ports?|rails?)\b(?![^,;|]*\d\s?[gt]))"
+)  # EDR IB, 4 adapters
 _RAILS = _any_case(r"(?<!x )\b(dual|quad)[\s-](?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)")
+_PRODUCT = _any_case(r"(?<![\w.])(\d+)\s?x\s?([2-8])\s?x\s?(?=\d+\s?[gt]b?)")
+_PORTS = _any_case(r"(?<![\w.])(\d+)\s?x\s(dual|quad)[\s-]port\s+(?=[ehnx]dr)")
 _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
 
 
 def _spelt(note: str) -> str:
     """The note with the unit of `8x200`, and rates out of brackets that say whose they are: `4x NIC (200 Gb/s)`."""
     note = _WORDED.sub(lambda found: _IN_WORDS[found[0].lower()], note)
+    note = _PORTS.sub(lambda found: f"{int(found[1]) * (2 if found[2].lower() == 'dual' else 4)}x ", note)
     note = _RAILS.sub(lambda found: "2x " if found[1].lower() == "dual" else "4x ", note)
-    note = _BARE.sub(r"\1x\2 Gb/s", note.replace("\u00d7", "x"))
+    note = _PRODUCT.sub(lambda found: f"{int(found[1]) * int(found[2])}x", note.replace("\u00d7", "x"))
+    note = _CARDS_BEHIND.sub(" ", _BARE.sub(r"\1x\2 Gb/s", note))
     return _IN_BRACKETS.sub(lambda found: f" {found[1]} " if "," not in found[1] else found[0], note)
 
 
@@ -85,7 +96,7 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
     found = next((found for pattern in _COUNTS if (found := re.search(pattern, counted, re.IGNORECASE))), None)
     count = int(found[1]) if found else 1
     if _PER_CHIP.search(clause) and not _PER_NODE.search(clause):
-        return count * rate
+        return count * rate if usual is None or count * rate < _ALL_LINKS * usual else None
     if found or usual is None or _PER_NODE.search(clause):
         return count * rate / per_node
     if rate > usual * (1 + _SAME):

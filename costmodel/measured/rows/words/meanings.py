@@ -77,6 +77,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
+        "checkpointing|ckpt with cpu|host offload*",
         "activation* is|are? in|on|to|offloaded cpu|host",
         "activation* is|are? offloaded",
         "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",
@@ -106,8 +107,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "compile* cross_entropy|ce|ce_loss|loss",
         "foundry",  # K: flash-attention's
     ),
-    # K: recipes of Megatron-Bridge set `cross_entropy_fusion_impl` to te, as NeMo's performance scripts do since 25.04
-    # (NVIDIA/NeMo 96578928a7), which DGX Cloud's recipes start since 25.05 (25.04.02 starts a NeMo that does not)
+    # K: `cross_entropy_fusion_impl` te: Megatron-Bridge, NeMo's scripts (96578928a7) since 25.04, DGX Cloud's since 25.05
     "engine_loss": (
         "te|transformer_engine & cross_entropy|ce|ce_loss",
         "megatron bridge",
@@ -207,7 +207,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
-        f"batch size? {_BATCH_OF} #",
+        f"batch|bs|bsz size? {_BATCH_OF} #",
         f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
         f"# sequence*|seq|sample* {_BATCH_OF}",
     ),
@@ -233,31 +233,35 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor": (
         "tp size|degree? #",
         "tp sp size|degree? #",
-        "tensor model? parallel* size|degree? #",
+        "tensor model? parallel* world? size|degree? #",
+        "tensor slicing degree? #",
         "model_parallel* size|degree? #",
-        "# way tensor|tp|model|operator|op|intra_op",
+        "# way tensor|tp|model|operator|op|intra_op|megatron",
         "mp #",
         "tensor|model degree|axis #",
         f"tp|tensor_parallel*|model_parallel* {_ACROSS} {_DEVICES}",
     ),
     "pipeline": (
         "pp size|degree? #",
-        "pipeline|pipe model? parallel* size|degree? #",
+        "pipeline|pipe model? parallel* world? size|degree? #",
+        "# deep pipeline",
         "# way zero_bubble|interleaved|virtual? pipeline|pp",
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
-        f"pp|pipeline_parallel*|pipelined|gpipe {_ACROSS} stage*|partition*|node*|host*|server*|gpu*|device*",
+        "# partition* & gpipe",
+        f"pp|pipeline_parallel*|pipelined|pipelining|gpipe {_ACROSS} "
+        "stage*|partition*|node*|host*|server*|gpu*|device*|pod*",
     ),
     "context": (
         "cp size|degree? #",
-        "context parallel* size|degree? #",
+        "context parallel* world? size|degree? #",
         "# way context|cp|ring|ulysses",
         "ulysses sp|sequence_parallel*? size|degree? #",
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp|data_parallel* size|degree? #", "data degree|axis #", "# way data|dp"),
+    "data": ("dp|data_parallel* world? size|degree? #", "data degree|axis #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
@@ -370,10 +374,10 @@ RECOMPUTES = (
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
-    (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
-    (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
+    (f"full* & {_RECOMPUTE}", "full"), (f"every|everywhere|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|per_stage|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
@@ -386,7 +390,7 @@ RECOMPUTES = (
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 
 RECOMPUTE_CELLS = (
-    ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
+    ("selective|sel|fine_grained", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     # K: Megatron-Core's recompute modules
     (_MODULES, "selective"),

@@ -19,6 +19,7 @@ SOFTWARE_NAMES = (
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
     ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("ds config|z1|z2|z3|zero*", "deepspeed"),
+    ("z3", "deepspeed"),
     ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
     ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
@@ -33,7 +34,7 @@ SOFTWARE_NAMES = (
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
 
 SHARDINGS = (
-    ("zero optimi*? stage? 0", 0),
+    ("zero optimi*? stage? 0", 0), ("p_os g p", 3), ("p_os g", 2),  # K: the paper's own names
     ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
     ("zero optimi*? stage? 1|i", 1), ("zero optimi*? stage? 3|iii", 3),
@@ -54,7 +55,7 @@ SHARDINGS = (
 
 SCHEDULES = (
     ("dual pipe*", "dualpipe"),
-    ("zb v", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
+    ("zb v", "zb_v"), ("zb v zero bubble", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
     ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
     ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
     ("looped|looping|circular|breadth_first", "interleaved"),

@@ -36,10 +36,13 @@ _RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
 )
 _BLANKS = re.compile(r"[\s\u2010-\u2014]+")
 _OF_STATES = r"(?:param(?:eter)?s?|weights?|grad(?:ient)?s?|(?:optimi[sz]er )?states?|activations?|moment(?:um|s)?)"
+_SHORT = r"vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq|dist|optim|seq|par"
+_OF_A_BATCH = r"batch(?: size)?|bsz?|mbs|seqs?|sequences?|samples?"
 _RESPELT = (
     ("re-", re.compile(r"\bre-(?=mat|comput)"), "re"),
     ("lion", re.compile(r"\blion(?=\s(?:cluster|machine|supercomputer|system|hpc|partition|nodes?)\b)"), ""),
-    (".", re.compile(r"\b(vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq)\.(?=\s)"), r"\1"),
+    (".", re.compile(rf"\b({_SHORT})\.(?=\s)"), r"\1"),
+    ("/", re.compile(rf"\b({_OF_A_BATCH})\s?/\s?(?=(?:gpu|device|rank|chip)\b)"), r"\1 per "),
     # what is written away is nothing that is computed again
     ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
@@ -58,9 +61,9 @@ _RESPELT = (
 )  # fmt: skip
 """What is spelt in another way: a sign of it, and how."""
 
-_LETTERS = {"model": "tp", "mdl": "tp", "t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
+_LETTERS = {"op": "tp", "model": "tp", "mdl": "tp", "t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
 _NAME = (
-    r"(?:[tpdce]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|model|mdl|[tpdcev]"
+    r"(?:[tpdceo]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|model|mdl|[tpdcev]"
     r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)-?(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
 )
 _AND = r"(?:\s*[,/x*\-|:]\s*(?:and\s)?|\sand\s)"
@@ -73,14 +76,14 @@ _SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])|[(\[]\d+(?:,\d+)+[)\
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
 _GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
-_SPACED = re.compile(r"(?<![\w.\-])(?:[tpdce]\d+,?\s){1,4}[tpdce]\d+(?![\w.])")
+_SPACED = re.compile(r"(?<![\w.\-])(?:[tpdce]\d+(?:,?\s|\s?[\-/]\s?)){1,4}[tpdce]\d+(?![\w.\-])")
 _TURNED = re.compile(
     r"(?<![\w.])\d+(?:[tpdce]p?|\s[tpdce]p)(?:\s*[x/,\-]\s*(?:and\s)?\d+(?:[tpdce]p?|\s[tpdce]p))+(?!\w)"
 )
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
 _BARE = re.compile(
-    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))(?:\sshards)?\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))(?:\sshards)?\s(?=\d{1,4}\s?(?:[,;:)|.\]]|(?:and|x)\b|$))"
 )
 _OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
 _IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
