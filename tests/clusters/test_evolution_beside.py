@@ -123,5 +123,15 @@ def _running(process: int) -> bool:
 
 
 def test_there_is_none_where_a_fork_would_not_be_safe(monkeypatch):
+    first, end = FirstAnswers(problem(), 0, lambda _: None), time.monotonic() + 1.0
     monkeypatch.setitem(sys.modules, "jax", sys.modules.get("jax", sys))
+    assert beside(first, end) is None
+
+
+def test_there_is_none_where_the_system_has_no_room(monkeypatch):
+    def fork() -> int:
+        raise BlockingIOError
+
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    monkeypatch.setattr(os, "fork", fork)
     assert beside(FirstAnswers(problem(), 0, lambda _: None), time.monotonic() + 1.0) is None
