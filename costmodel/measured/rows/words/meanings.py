@@ -107,7 +107,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "compile* cross_entropy|ce|ce_loss|loss",
         "foundry",  # K: flash-attention's
     ),
-    # K: `cross_entropy_fusion_impl` te: Megatron-Bridge, NeMo's scripts (96578928a7) since 25.04, DGX Cloud's since 25.05
+    # K: `cross_entropy_fusion_impl` te: Megatron-Bridge, NeMo's scripts since 25.04 (96578928a7), DGX Cloud since 25.05
     "engine_loss": (
         "te|transformer_engine & cross_entropy|ce|ce_loss",
         "megatron bridge",
