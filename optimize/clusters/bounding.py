@@ -96,6 +96,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
     for number in range(rounds):
         if len(part.indices) == 0:
             break
+        progress.hear()
         cell, points = part.cell, part.points()
         if number == 0:
             peak = bytes_of(problem.job.floats, problem.machine, points, len(part.indices))

@@ -134,7 +134,7 @@ def offer_evolved(
 
     first = FirstAnswers(problem, seed, lambda found: progress.offer(best_of(problem, found)), rows)
     (tree,) = first.values.genes.jobs
-    first.run(evaluations)
+    first.run(evaluations, progress.hear)
     progress.evaluations += first.values.evaluations
     places = [(int(found.plans[0][place]), found.y[place]) for found, place in first.kept()]
     others = [] if after is None else sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]

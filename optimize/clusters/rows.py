@@ -186,6 +186,7 @@ def _bounds_of_modes(
         modes = map_leaves(lambda leaf, of=alive: leaf[:, of], recompute)
         least, where = np.full((*needs.shape[:2], len(alive)), np.inf), y[:, :, alive]
         for _, some, step in tangents_of_rows(problem, own, places, place[alive], modes):
+            progress.hear()
             for kind, need in enumerate(needs[:, :, alive[some]]):
                 bound, at = _with_needs(progress, own["accelerators"][some], need, step)
                 lower = bound < least[kind][:, some]

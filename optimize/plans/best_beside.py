@@ -34,11 +34,15 @@ from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.question import Objective
 from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
 _CHECKS = {
-    "objective": Check("a name or a function", lambda value: isinstance(value, str) or callable(value)),
+    "objective": Check(
+        f"one of {', '.join(each.key for each in Objective)}, or a function",
+        lambda value: isinstance(value, str) or callable(value),
+    ),
     "fixed": MAPPING,
     "tokens": LEAF,
     "top": COUNT,
