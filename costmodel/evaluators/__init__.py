@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from costmodel.evaluators.dual import log_gradient as log_gradient
     from costmodel.evaluators.dual import one_sided as one_sided
     from costmodel.evaluators.evaluate import evaluate as evaluate
+    from costmodel.evaluators.numbering import FREE as FREE
+    from costmodel.evaluators.numbering import numbered as numbered
     from costmodel.evaluators.prepare import prepare as prepare
     from costmodel.evaluators.programs import COMPILER_OPTIONS as COMPILER_OPTIONS
     from costmodel.evaluators.programs import anonymous as anonymous

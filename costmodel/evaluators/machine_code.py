@@ -1,9 +1,10 @@
 """Gradients as machine code in the user's cache: what one process has compiled, the next one loads without tracing.
 
 JAX's own cache finds a program by its trace, which takes longer than all the rest; here the key is what a trace depends
-on (`_key`). A program is compiled in a process of its own because XLA's fusion into several outputs, with which batches
-of gradients run twice as fast and values slower, can be asked for by a flag of the whole process alone. The flag is
-unofficial: where that process fails, or no place for files is safe, the program is compiled here without any fusion.
+on (`_key`). A program is compiled in a process of its own because the ways in which batches of gradients run fastest
+are unofficial and may end it: loops that we cut (`loops.py`), or XLA's fusion into several outputs, half as fast, which
+a flag of the whole process asks for. Where both fail, or no place for files is safe, the program is compiled here
+without any fusion.
 
 All numbers of one shape are one array, since hundreds of arguments cost more than they hold. Programs are loaded only
 from a folder that nobody else can write: loading one runs what it holds.
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.evaluators import loops
 from costmodel.evaluators.programs import COMPILER_OPTIONS
 from costmodel.formulas import COLLECTIVES
 from costmodel.pytree import register_pytrees
@@ -31,7 +33,8 @@ from costmodel.specs import digest_of_files
 
 MOST_S = 180.0  # that another process may take to compile
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
-_FLAG = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
+_WAYS = {"loops": "", "fused": "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"}
+"""By which another process compiles, the fastest first, and XLA's flag for each."""
 
 _COMPILING: list["subprocess.Popen[bytes]"] = []
 
@@ -100,7 +103,8 @@ def _kept(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes
     if folder is None or jax.default_backend() != "cpu" or not own:
         return None
     path, hollow = folder / f"{_key(make, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
-    if not path.exists() and not _compiled_apart(path, pickle.dumps((make, hollow, shapes, str(path)))):
+    order = make, hollow, shapes, str(path)
+    if not path.exists() and not any(_compiled_apart(path, pickle.dumps((way, *order)), way) for way in _WAYS):
         return None
     arguments = tuple([0.0] * len(set(some)) for some in shapes)
     return _loaded(path, jax.tree.structure((arguments, {})), jax.tree.structure(result))
@@ -146,9 +150,9 @@ def _source(package: str) -> str:
     return digest_of_files(Path(sys.modules[package].__file__ or "").parent)
 
 
-def _compiled_apart(path: Path, order: bytes) -> bool:
-    """Whether another process has compiled the program and written it."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
+def _compiled_apart(path: Path, order: bytes, way: str) -> bool:
+    """Whether another process has compiled the program, in one of `_WAYS`, and written it."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {_WAYS[way]}".strip()
     places = os.pathsep.join(map(os.path.abspath, sys.path))
     settings = {"XLA_FLAGS": flags, "PYTHONPATH": places, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [
@@ -180,12 +184,14 @@ def compile_for_another() -> None:
     end = threading.Timer(MOST_S, os._exit, (1,))
     end.daemon = True
     end.start()
-    make, trees, shapes, path = pickle.load(sys.stdin.buffer)
-    program = _of_packed(make(), trees, shapes)
+    way, make, trees, shapes, path = pickle.load(sys.stdin.buffer)
     arguments = [
         [np.zeros((some.count(shape), *shape), np.float32) for shape in dict.fromkeys(some)] for some in shapes
     ]
-    options = {**COMPILER_OPTIONS["fused gradient"]}
+    if way == "loops":
+        program, options = loops.in_loops(make(), trees, shapes), {**loops.OPTIONS}
+    else:
+        program, options = _of_packed(make(), trees, shapes), {**COMPILER_OPTIONS["fused gradient"]}
     code = serialize_executable.serialize(jax.jit(program).lower(*arguments).compile(compiler_options=options))[0]
     with tempfile.NamedTemporaryFile(dir=Path(path).parent, delete=False) as file:
         file.write(code)

@@ -73,7 +73,7 @@ class Parts(NamedTuple):
 def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """Seconds of a step and bytes at the peak: pure, differentiable in every leaf, element by element.
 
-    Leaves must be floats or arrays of one dtype (`as_floats`); shapes broadcast.
+    Takes what `prepare` makes of a plan. Leaves are floats or arrays of one dtype (`as_floats`); shapes broadcast.
     """
     return parts(workload, cluster, point, sem).cost
 

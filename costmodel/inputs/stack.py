@@ -164,7 +164,7 @@ class Stack:
     context_bytes: Scalar = 1.0e9
     workspace_bytes: Scalar = 0.5e9
     communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
-    fragmentation: Scalar = 0.03  # share of activations lost between allocations
+    fragmentation: Scalar = 0.03  # share of what tensors hold that lies idle between allocations
     cached: Scalar = 0.0  # of what other moments than the peak hold, the share that the allocator keeps beside it
     logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
     memory_log_sd: Scalar = 0.0  # standard deviation of log(measured / predicted) bytes of this software

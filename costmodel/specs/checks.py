@@ -80,7 +80,8 @@ def _is_leaf(value: Any) -> bool:
 
 def an(kind: type, example: str) -> Check:
     """An object of a class; with what makes one."""
-    return Check(f"a {kind.__name__}, such as {example}", lambda value: isinstance(value, kind))
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    return Check(f"{article} {kind.__name__}, such as {example}", lambda value: isinstance(value, kind))
 
 
 COUNT = Check("an integer from 1 to 10**18", is_count, keep=int)

@@ -61,7 +61,8 @@ def run(
         raise SpecError(f"command line: {told}; expected one of them alone")
     tables = Path(measurements)
     say("reading")
-    cases = timed(tables / "calibration.csv")
+    read = _modelled(tables / "calibration.csv")
+    cases, failed = [case for case in read if case.measured_step_s], [case for case in read if _failed(case)]
     with open(tables / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
         measured_kernels = kernels(list(csv.DictReader(file)))
     say(f"fitting {len(cases)} rows and {len(measured_kernels)} kernels")
@@ -69,7 +70,7 @@ def run(
     inside = trained.errors()
     outside = _outside(trained) if leave_out else np.array([inside, inside])
     between = scatter(cases, outside) | {"within": within_scatter(cases, inside)}
-    fitted = as_fitted(trained, between, memory_scatter(cases))
+    fitted = as_fitted(trained, between, memory_scatter(cases, failed))
     provenance = _provenance(trained)
     written = (as_tables(fitted, provenance), as_posterior(fitted))
     for place in (folder, *((specs.DATA,) if write else ())):
@@ -88,8 +89,16 @@ def _outside(trained: Trained) -> np.ndarray:
 
 def timed(path: Path) -> list[Case]:
     """The rows of a file that can be modelled and have a time."""
-    read = [case for case in read_cases(path) if isinstance(case, Case)]
-    return [case for case in settle(read) if case.measured_step_s]
+    return [case for case in _modelled(path) if case.measured_step_s]
+
+
+def _modelled(path: Path) -> list[Case]:
+    return settle([case for case in read_cases(path) if isinstance(case, Case)])
+
+
+def _failed(case: Case) -> bool:
+    """Whether a row is of a run that printed nothing, and not for want of a column."""
+    return not case.measured_step_s and not case.measured_mem_bytes and case.row["oom"] != "0"
 
 
 def _provenance(trained: Trained) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`equipoise models` and `equipoise clusters`: what is known by name."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from costmodel.inputs import Cluster, active_parameters, layers, model_flop, parameters
@@ -81,27 +82,22 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-MODELS = Command(
-    request=Request,
-    about="The models that are known by name.",
-    examples="""
+def _command(
+    name: str, rows: Callable[[], list[dict[str, Any]]], show: Callable[[list[dict[str, Any]]], None]
+) -> Command:
+    return Command(
+        request=Request,
+        about=f"The {name} that are known by name.",
+        examples=f"""
 examples:
-  equipoise models
-  equipoise models --json""",
-    ask=lambda request: None,
-    run=lambda _: models(),
-    as_json=lambda _, rows: answered({}) | {"models": rows},
-    show=lambda _, rows: report.show_models(rows),
-)
-CLUSTERS = Command(
-    request=Request,
-    about="The clusters that are known by name.",
-    examples="""
-examples:
-  equipoise clusters
-  equipoise clusters --json""",
-    ask=lambda request: None,
-    run=lambda _: clusters(),
-    as_json=lambda _, rows: answered({}) | {"clusters": rows},
-    show=lambda _, rows: report.show_clusters(rows),
-)
+  equipoise {name}
+  equipoise {name} --json""",
+        ask=lambda request: None,
+        run=lambda _: rows(),
+        as_json=lambda _, rows: answered({}) | {name: rows},
+        show=lambda _, rows: show(rows),
+    )
+
+
+MODELS = _command("models", models, lambda rows: report.show_models(rows))
+CLUSTERS = _command("clusters", clusters, lambda rows: report.show_clusters(rows))

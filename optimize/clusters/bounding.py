@@ -96,6 +96,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
     for number in range(rounds):
         if len(part.indices) == 0:
             break
+        progress.hear()
         cell, points = part.cell, part.points()
         if number == 0:
             peak = bytes_of(problem.job.floats, problem.machine, points, len(part.indices))
@@ -152,13 +153,15 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
 
 
 def _lowest(progress: Progress) -> int | None:
-    """The part of the narrowest kind that holds something to work at."""
-    at_work = [
-        (-part.kind, place)
-        for place, part in enumerate(progress.open)
-        if part.kind <= STUCK and part.log_bound.min(initial=np.inf) < progress.busy
-    ]
-    return min(at_work)[1] if at_work else None
+    """The part to work at: the narrowest kind of which there is enough for a step, or else the widest, so that steps
+    are large; before there is an answer, always the narrowest."""
+    at_work = []
+    for place, part in enumerate(progress.open):
+        busy = int(np.count_nonzero(part.log_bound < progress.busy))
+        if part.kind <= STUCK and busy:
+            full = busy >= AT_A_TIME[part.kind] or progress.best is None
+            at_work.append((not full, -part.kind if full else part.kind, place))
+    return min(at_work)[-1] if at_work else None
 
 
 def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:

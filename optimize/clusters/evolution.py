@@ -95,11 +95,12 @@ class FirstAnswers:
         genes, draw = self.values.genes, np.random.default_rng(seed)
         self._generations = _generations(self._recorded, len(genes), draw, genes.counts_of, genes.degrees)
 
-    def run(self, evaluations: int) -> None:
-        """Go on for so many evaluations; every improvement is told."""
+    def run(self, evaluations: int, between: Callable[[], None] = lambda: None) -> None:
+        """Go on for so many evaluations; every improvement is told. `between` generations something else is done."""
         end = self.values.evaluations + evaluations
         while len(self.values.genes.counts) and self.values.evaluations < end:
             next(self._generations)
+            between()
 
     def _recorded(self, vectors: np.ndarray) -> np.ndarray:
         found = self.values(vectors)

@@ -2,7 +2,8 @@
 
 0. Evolution gives the first answers, without compilation, and goes on over the rows that bounds leave open.
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
-2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy.
+2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy, what that leaves by some at rates of
+   its own.
 3. The lowest bound is worked at first: rows become runs of plans that differ in the schedule, runs plans, each bounded
    by tangents at hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the best
    answer, then 20 %, and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
@@ -133,7 +134,7 @@ def offer_evolved(
 
     first = FirstAnswers(problem, seed, lambda found: progress.offer(best_of(problem, found)), rows)
     (tree,) = first.values.genes.jobs
-    first.run(evaluations)
+    first.run(evaluations, progress.hear)
     progress.evaluations += first.values.evaluations
     places = [(int(found.plans[0][place]), found.y[place]) for found, place in first.kept()]
     others = [] if after is None else sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]

@@ -20,10 +20,13 @@ from optimize.lattice import DEGREES, Families, lattice_of_rows, wanted, with_mi
 from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
+NEARER = 3  # tangents of rows at rates of their own
 AT_ONCE = 8_192  # rows under several modes: what lies between stays in the caches
 ROUNDING = 1e-9  # of a logarithm: bounds of runs are lowered by it
 LIMIT_ROUNDS = 7  # of the multiplier of a deadline or of a limit of CO2
 Rows = Mapping[str, np.ndarray]
+Places = list[tuple[np.ndarray, np.ndarray]]
+"""Rates where tangents are taken, one set after the other, and which of them each row has."""
 
 
 def open_counts(progress: Progress, rows: Rows) -> None:
@@ -44,6 +47,16 @@ def open_counts(progress: Progress, rows: Rows) -> None:
         chosen = np.isin(rows["accelerators"], own)
         _open_rows(progress, {name: column[chosen] for name, column in rows.items()})
         progress.unseen = {count: bound for count, bound in progress.unseen.items() if count not in own}
+    if len(progress.open) > 1:
+        progress.open = [_as_one(progress)]
+
+
+def _as_one(progress: Progress) -> Open:
+    """All rows that are open as one part: steps are large."""
+    every = [_columns(part) for part in progress.open]
+    rows = {name: np.concatenate([own[name] for own in every]) for name in every[0]}
+    log_bound, y = (np.concatenate([getattr(part, name) for part in progress.open]) for name in ("log_bound", "y"))
+    return _part(progress, rows, log_bound, y)
 
 
 def open_rows(progress: Progress) -> Rows:
@@ -73,28 +86,39 @@ def possible_rows(progress: Progress, rows: Rows) -> Rows:
 
 def _open_rows(progress: Progress, rows: Rows) -> None:
     """Bound all plans of some rows of `rows_of_counts`, and open the rows that are left."""
-    problem, fixed = progress.problem, {**progress.problem.fixed, "domain": progress.problem.domain}
+    problem = progress.problem
     rows = with_microbatches(rows, problem.job.workload, problem.fixed)
-    rough = _roughly(progress, rows)
-    above = rough >= progress.cut
-    likely = np.flatnonzero(~above)
-    progress.dismiss(rough[above])
-    if not len(likely):
-        return
-    rows = {name: column[likely] for name, column in rows.items()}
-    log_bound, y = _bounds(progress, rows)
-    log_bound = np.fmax(log_bound, -np.inf)  # what is no number says nothing
-    above = log_bound >= progress.cut
-    progress.dismiss(log_bound[above])
-    chosen = np.flatnonzero(~above)
-    if not len(chosen):
-        return
-    own = {name: column[chosen] for name, column in rows.items()}
-    plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, own))
-    part = Open(Cell(problem, own["accelerators"]), plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen])
-    part = joined(*_with_memory(progress, part, own)) if problem.money.priced else part
+    counts = np.array(sorted(progress.unseen))
+    products = np.array([progress.unseen[count] for count in counts.tolist()])
+    log_bound = np.fmax(_roughly(progress, rows), products[np.searchsorted(counts, rows["accelerators"])])
+    y, chosen = np.zeros((len(log_bound), len(RATES))), _left(progress, log_bound)
+    for turn in range(1 if progress.best is None else 1 + NEARER):  # without an answer nothing is dismissed
+        if not len(chosen):
+            return
+        rows, log_bound, y = {name: column[chosen] for name, column in rows.items()}, log_bound[chosen], y[chosen]
+        places = [(y, np.arange(len(chosen)))] if turn else _places(progress, rows["accelerators"])
+        least, where = _bounds(progress, rows, places)
+        log_bound, y = np.fmax(log_bound, least), 0.5 * (y + where) if turn else where  # no number says nothing
+        chosen = _left(progress, log_bound)
+    rows = {name: column[chosen] for name, column in rows.items()}
+    part = _part(progress, rows, log_bound[chosen], y[chosen])
+    part = joined(*_with_memory(progress, part, rows)) if problem.money.priced and len(chosen) else part
     if len(part.indices):
         progress.open = [*progress.open, part]
+
+
+def _left(progress: Progress, log_bound: np.ndarray) -> np.ndarray:
+    """Which may be best; the others are dismissed."""
+    above = log_bound >= progress.cut
+    progress.dismiss(log_bound[above])
+    return np.flatnonzero(~above)
+
+
+def _part(progress: Progress, rows: Rows, log_bound: np.ndarray, y: np.ndarray) -> Open:
+    """Rows with their bounds, and their plans."""
+    problem, fixed = progress.problem, {**progress.problem.fixed, "domain": progress.problem.domain}
+    plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, rows))
+    return Open(Cell(problem, rows["accelerators"]), plans, ROWS, np.arange(len(log_bound)), log_bound, y)
 
 
 def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
@@ -104,25 +128,31 @@ def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
         chosen = np.arange(start, min(start + AT_ONCE, len(part.indices)))
         here, own = part.keep(chosen), {name: column[chosen] for name, column in rows.items()}
         needs, recompute = needs_by_mode(progress.problem, part.families, chosen, own)
-        log_bound, y = _bounds_of_modes(progress, own, needs.min(axis=0)[None], recompute)
+        places = _places(progress, own["accelerators"])
+        log_bound, y = _bounds_of_modes(progress, own, needs.min(axis=0)[None], recompute, places)
         lowest = log_bound[0].argmin(axis=0), np.arange(len(chosen))
         here.log_bound, here.y = np.fmax(here.log_bound, log_bound[0][lowest]), y[0][lowest]
         yield trim(progress, here)
 
 
+def _columns(part: Open) -> dict[str, np.ndarray]:
+    """The degrees of some rows, and their counts."""
+    rows = {name: column[part.indices] for name, column in part.families.lattice.rows.items()}
+    return rows | {"accelerators": part.cell.counts(len(part.indices)).astype(int)}
+
+
 def runs_of(progress: Progress, part: Open) -> Open:
     """Runs of some rows with what those are not below under the mode and the memory of each; what that dismisses is
     left out."""
-    families, lattice = part.families, part.families.lattice
+    families = part.families
     first, place = families.of_any_schedule(part.indices)
     if not len(first):
         return part.narrowed(RUNS, first, place)
-    rows = {name: column[part.indices] for name, column in lattice.rows.items()}
-    rows["accelerators"] = part.cell.counts(len(part.indices)).astype(int)
+    rows, own = _columns(part), [(part.y, np.arange(len(part.indices)))]
     needs, recompute = needs_by_mode(progress.problem, families, part.indices, rows)
-    log_bound, y = _bounds_of_modes(progress, rows, needs, recompute)
+    log_bound, y = _bounds_of_modes(progress, rows, needs, recompute, own)
     numbers, _ = families.by_recompute(first)
-    kind = np.minimum(lattice.columns(first)["zero_stage"] >= 3, len(needs) - 1).astype(int)
+    kind = np.minimum(families.lattice.columns(first)["zero_stage"] >= 3, len(needs) - 1).astype(int)
     mode, run = np.nonzero(numbers >= 0)
     place, kind = place[run], kind[run]
     runs = part.narrowed(RUNS, numbers[mode, run], place)
@@ -144,18 +174,19 @@ def needs_by_mode(
 
 
 def _bounds_of_modes(
-    progress: Progress, rows: Rows, needs: np.ndarray, recompute: RecomputeRow
+    progress: Progress, rows: Rows, needs: np.ndarray, recompute: RecomputeRow, tried: Places
 ) -> tuple[np.ndarray, np.ndarray]:
     """What no plan of each row (last axis) is below under each mode (the axis before), with so many bytes, and half
     way to where."""
     problem = progress.problem
     best, y = np.full(needs.shape, -np.inf), np.zeros((*needs.shape, len(RATES)))
-    for places, place in _places(progress, rows["accelerators"]):
+    for places, place in tried:
         alive = np.flatnonzero(best.min(axis=(0, 1)) < progress.cut)
         own = {name: column[alive] for name, column in rows.items()}
         modes = map_leaves(lambda leaf, of=alive: leaf[:, of], recompute)
         least, where = np.full((*needs.shape[:2], len(alive)), np.inf), y[:, :, alive]
         for _, some, step in tangents_of_rows(problem, own, places, place[alive], modes):
+            progress.hear()
             for kind, need in enumerate(needs[:, :, alive[some]]):
                 bound, at = _with_needs(progress, own["accelerators"][some], need, step)
                 lower = bound < least[kind][:, some]
@@ -205,7 +236,7 @@ def _roughly(progress: Progress, rows: Rows) -> np.ndarray:
     return best
 
 
-def _places(progress: Progress, accelerators: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def _places(progress: Progress, accelerators: np.ndarray) -> Places:
     """Rates where tangents are taken, for each octave of counts, and the octave of each count.
 
     Where the objective has a price, the best hardware may have none of what another plan lives on (a network), and a
@@ -220,11 +251,11 @@ def _places(progress: Progress, accelerators: np.ndarray) -> list[tuple[np.ndarr
     return [(np.stack([reference(cell, start) for cell in cells]), which.ravel()) for start in starts]
 
 
-def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(progress: Progress, rows: Rows, tried: Places) -> tuple[np.ndarray, np.ndarray]:
     """What no plan of each row is below on any hardware, and the rates where the tangent is least."""
     problem, n = progress.problem, len(rows["tensor"])
     need_bytes, by_switches = bytes_of_rows(problem, rows), {}
-    for places, place in _places(progress, rows["accelerators"]):
+    for places, place in tried:
         known = np.min([bound for bound, _ in by_switches.values()] or [np.full(n, -np.inf)], axis=0)
         alive = np.flatnonzero(known < progress.cut)
         own = {name: column[alive] for name, column in rows.items()}
@@ -234,8 +265,7 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
             cell = Cell(problem, rows["accelerators"][chosen])
             least, y = by_switches.setdefault(name, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
             have = cell.left(need_bytes[chosen])
-            at = cell.tangents(step, have)
-            bound, where = bound_of(cell, have, at, progress.cut)
+            bound, where = bound_of(cell, have, cell.tangents(step, have), progress.cut)
             bound = np.where(have.usd > 0, bound, np.inf)
             better = np.isinf(least[chosen]) | (bound > least[chosen])
             least[chosen] = np.where(better, bound, least[chosen])

@@ -33,7 +33,7 @@ _CHECKS = {
 TRIED = 32  # splits of each microbatch that are played out and repaired
 LONGER = 1.25  # than those of an even division: runs among which a first answer is looked for
 ROUNDS = 20  # of repair
-PLAYED = 4  # neighbours of each round
+PLAYED = 12  # neighbours of each round
 REPAIRED = 6  # starts of the descent
 
 

@@ -34,11 +34,15 @@ from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.question import Objective
 from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
 _CHECKS = {
-    "objective": Check("a name or a function", lambda value: isinstance(value, str) or callable(value)),
+    "objective": Check(
+        f"one of {', '.join(each.key for each in Objective)}, or a function",
+        lambda value: isinstance(value, str) or callable(value),
+    ),
     "fixed": MAPPING,
     "tokens": LEAF,
     "top": COUNT,
@@ -265,10 +269,14 @@ def least_variant(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], val
     return min(found, default=math.inf)
 
 
-def all_besides(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]) -> Variants:
-    """What any framework takes beside its lattices, for bounds of them all together."""
-    groups = [group for _, _, _, variants in _besides(parts, fixed) for group in variants]
-    return [group for place, group in enumerate(groups) if group not in groups[:place]]
+def all_besides(whole: Lattice, names: Iterable[str] = tuple(FRAMEWORKS)) -> Variants:
+    """What any of these frameworks may take beside its lattices, for all plans together: no lattice is made."""
+    usual, found = plan_precision(whole.cluster), list[Sequence[Mapping[str, Any]]]()
+    for framework in map(FRAMEWORKS.__getitem__, names):
+        for fields in narrowed(framework, whole.fixed, usual, whole.workload):
+            groups = beside(framework, fields, whole.fixed, whole.workload, whole.cluster)
+            found += [group for group in groups if group not in found]
+    return found
 
 
 def _contains(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
@@ -328,7 +336,7 @@ def _with_any_variant(
     that fits."""
     machine, result, why = with_margin(cluster, question["margin"]), None, None
     whole = ordered(lattice(workload, machine, plan_precision(machine) | dict(fixed)))
-    value, groups = value_on(whole, question["objective"], question["tokens"]), _groups_of_any(whole)
+    value, groups = value_on(whole, question["objective"], question["tokens"]), all_besides(whole)
     try:
         result = find_in_lattice(workload, cluster, fixed=fixed, among=whole, **question)
     except CommandError as error:
@@ -353,13 +361,3 @@ def _with_any_variant(
     if answer is None:
         raise why if why is not None and not heard else KeyboardInterrupt
     return incomplete(lowered(answer, least_beside(whole, groups, value))) if heard else answer
-
-
-def _groups_of_any(whole: Lattice) -> Variants:
-    """What any framework takes beside its lattices for all plans."""
-    usual, found = plan_precision(whole.cluster), list[Sequence[Mapping[str, Any]]]()
-    for framework in FRAMEWORKS.values():
-        for fields in narrowed(framework, whole.fixed, usual, whole.workload):
-            groups = beside(framework, fields, whole.fixed, whole.workload, whole.cluster)
-            found += [group for group in groups if group not in found]
-    return found

@@ -180,8 +180,8 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
     value, scale = question.value(pair.accelerators, pair.batch), question.scale(pair.batch)
     fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
     whole = ordered(lattice(workload, cluster, fixed))
-    parts = {} if question.names is None else parts_of(whole, question.names)
-    groups = all_besides(parts, whole.fixed)
+    names = question.names or ()
+    groups = all_besides(whole, names) if pair.stage < 2 else ()
     if pair.stage == 0:
         bound = min(least(whole, value), least_beside(whole, groups, value)) * scale
         outcome = "no memory" if len(whole) else "no plan"
@@ -191,10 +191,10 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
         found, _ = best_below(whole, value, below)
         if (other := best_beside([(whole, groups, _any)], value, found[0] if found else below)) is not None:
             found = other[0]
-        if found is not None and question.names is not None:
+        if found is not None and names:
             return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
     else:
-        name, found = best_of_any(parts, whole.fixed, value, below) or (None, None)
+        name, found = best_of_any(parts_of(whole, names), whole.fixed, value, below) or (None, None)
     if found is None:
         return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
     step_s = float(evaluate(workload, cluster, found[1], checked=False).step_s)

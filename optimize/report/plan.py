@@ -57,6 +57,12 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
         say(console, f"simplest within 1 %: {units.shorten_runs(str(result.simplest.plan))} ({more} longer)")
     for message in best.validation.messages:
         say(console, f"note: {message}")
+    _show_runner_ups(result, console)
+    _show_elasticities(result, console)
+
+
+def _show_runner_ups(result: PlanResult, console: Console) -> None:
+    """How far the best plans of other shapes are behind, and the one change that puts each of them first."""
     if result.runner_ups:
         console.print()
         console.print("the best plans found of other shapes, and what would make each of them win", style="bold")
@@ -67,7 +73,6 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
             wins = f"wins with {factor:.2f} times the {parameter.words}"
         plan = units.shorten_runs(str(each.plan))
         say(console, f"  {units.percent(each.behind)} behind: {plan}; {wins}")
-    _show_elasticities(result, console)
 
 
 def _show_best(console: Console, inputs: PlanInputs, best: Ranked) -> None:

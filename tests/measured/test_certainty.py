@@ -14,7 +14,7 @@ from costmodel.formulas import cost, parts, peak
 from costmodel.inputs import SOFTWARE, Plan, Stack
 from costmodel.measured import evaluated, fits_probability, logged_bytes, memory_errors, memory_scatter, with_margin
 from costmodel.measured.fit import shipped
-from costmodel.measured.memory_scatter import errors_elsewhere
+from costmodel.measured.memory_scatter import errors_elsewhere, scale_of_failures, spare_logs
 from optimize.diagnosis import explain, validate
 from optimize.lattice import lattice
 from optimize.plans import find_in_lattice
@@ -126,6 +126,30 @@ def test_how_far_memory_is_off_is_learnt_by_software():
     expected = dict(zip(("megatron-core", "nanotron"), drawn, strict=True)) | {"": np.exp(whole) * tails[0]}
     assert memory_scatter(known) == pytest.approx(expected, rel=1e-9)
     assert memory_scatter(rows) == {}
+
+
+@pytest.mark.parametrize("true", [0.1, 0.2])
+@pytest.mark.parametrize("usual", [0.1, 0.2])
+def test_runs_that_failed_say_how_far_memory_is_off(true, usual):
+    """Drawn: spare logarithms near the limit, one run in ten that fails of something else. Few runs say little."""
+    random = np.random.default_rng(1)
+    spare = np.concatenate([random.uniform(-0.5, 0.5, 20_000), random.uniform(1.0, 2.0, 20_000)])
+    needed = true * random.normal(size=len(spare)) < spare
+    ran = (needed | (random.uniform(size=len(spare)) < 0.01)) & (random.uniform(size=len(spare)) < 0.9)
+    assert scale_of_failures(usual, spare[ran], spare[~ran]) == pytest.approx(true, rel=0.05)
+    few = spare[::4000], ran[::4000]
+    assert scale_of_failures(usual, few[0][few[1]], few[0][~few[1]]) == pytest.approx(usual, rel=0.2)
+
+
+def test_failures_are_of_the_class_that_they_happened_to():
+    _, _, known = _above(0.15, 0.25)
+    plain = memory_scatter(known)
+    failed = [dataclasses.replace(row, measured_mem_bytes=None) for row in known if row.stack == "nanotron"]
+    assert (spare_logs(failed) > 0).all()
+    assert memory_scatter(known, []) == plain
+    found = memory_scatter(known, failed)
+    assert found["nanotron"] > plain["nanotron"]
+    assert {name for name in plain if found[name] != plain[name]} == {"nanotron"}
 
 
 def test_software_that_nobody_knows_is_the_mean_over_the_other_classes():

@@ -4,6 +4,7 @@ counted behind their rate. Each row's meaning was written down before the reader
 
 import pytest
 
+from costmodel.measured.rows.headers.own_columns import meaning
 from costmodel.measured.rows.words import between_nodes
 from tests.support.row_by_hand import ROW, read
 
@@ -28,6 +29,17 @@ SMALL = {"gpus": "8", "tp": "1", "pp": "1", "global_batch_sequences": ""}
         ({"notes": "TP 2, pipelining over 4 hosts"}, "pipeline", 4),
         ({"hardware": "V100-32GB", "precision": "fp16"}, "attention", "unfused"),
         ({"hardware": "V100-32GB", "precision": "fp16", "flash_attention": "xformers"}, "attention", "flash_2"),
+        ({"notes": "(dp, op, pp) = (4, 4, 4)"}, "tensor", 4),  # Alpa's operators
+        ({"notes": "layout [data 8] x [pipe 2] x [tensor 4]"}, "tensor", 4),
+        ({"notes": "tensor-parallel world size: 8"}, "tensor", 8),
+        ({"notes": "tensor-slicing of 8 within the node"}, "tensor", 8),
+        ({"notes": "TP 4 x 16-deep pipeline"}, "pipeline", 16),
+        ({"recompute": "0 layers"}, "recompute", "none"),
+        ({"notes": "recomputation everywhere"}, "recompute", "full"),
+        ({"notes": "GPipe with 4 partitions"}, "schedule", "gpipe"),
+        ({"notes": "PP 4, schedule ZBVZeroBubble"}, "schedule", "zb_v"),
+        ({"notes": "activation_checkpointing: one_in_four"}, "recompute_share", 0.25),  # OLMo's names
+        ({"notes": "activation_checkpointing: fine_grained"}, "recompute", "selective"),
         ({"notes": "TP 2, PP 10 interleaved"} | {"gpus": "80"}, "virtual_stages", 2),
         (SMALL | {"notes": "batch size 16, gradient accumulation 8"}, "microbatch", 16),
         (SMALL | {"notes": "bs/GPU 4, GA 2"}, "microbatch", 4),
@@ -59,6 +71,8 @@ def test_batches_that_are_told_twice(notes, batch):
         ("100 Gb/s EFA x 8 per node", 12.5),
         ("EDR IB, 4 adapters per node", 6.25),
         ("HDR, 2 NICs per node", 6.25),
+        ("8x2x200 Gb/s RoCE (16 NICs)", 50.0),
+        ("2x dual-port HDR100 per node", 6.25),
         ("24x100GbE RoCE per HPU: 21 inside the server, 3 out (scale-out 300 Gb/s per card)", 37.5),
     ],
 )
@@ -80,3 +94,20 @@ def test_checkpoints_that_go_to_the_host_are_activations():
 def test_slices_that_only_the_notes_tell():
     row = {"hardware": "TPU v4", "gpus": "6144", "gpus_per_node": "4", "interconnect_note": "", "notes": "2 pods"}
     assert read(**OPEN | row | {"global_batch_sequences": "6144"}).fabric == "datacentre"
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("Recomp.", "recompute"), ("tensor_mp", "tp"), ("pipeline_mp", "pp"), ("dt_ms", "measured_step_s")]
+    + [("Optimizer sharding", "zero_stage_or_fsdp"), ("L_seq", "seq"), ("B_global", "global_batch_sequences")]
+    + [("b_micro", "micro_batch"), ("t_step (s)", "measured_step_s"), ("card", "hardware")],
+)
+def test_columns_of_other_tables(name, column):
+    meant = meaning(name)
+    assert meant is not None
+    assert meant.columns == (column,)
+
+
+def test_accelerators_that_are_not_used_do_not_count():
+    plan = read(**OPEN | {"gpus": "300", "notes": "288 of 300 GPUs used, TP 8"}).plan
+    assert (plan.accelerators, plan.data) == (288, 36)

@@ -39,7 +39,7 @@ ONE_SOURCE = {
         + [("selective_layers", meanings.FLAGS["selective_layers"][0])]
         + [("local_batch", "batch|bs|bsz size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
-        + [("data", "dp|data_parallel* size|degree? #")]
+        + [("data", "dp|data_parallel* world? size|degree? #")]
         + [("accumulation", "# gradient|grad? accum*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
         + [

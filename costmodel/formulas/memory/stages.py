@@ -95,14 +95,17 @@ def peak(stage: StageMemory, sem: Semantics) -> Scalar:
 
 
 def device_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
-    """What the device shows at the peak: also what the allocator keeps, unused, of other moments.
+    """What the device shows at the peak: also what the allocator keeps, unused, of other moments and between tensors.
 
-    Of two that follow one another the smaller, as far as its pieces do not serve the larger. A plan does not need it:
-    PyTorch's allocator gives it back before it says that memory is out.
+    Of two moments that follow one another the smaller, as far as its pieces do not serve the larger; beside weights,
+    gradients and states as large a share as beside activations. A plan does not need it: PyTorch's allocator gives it
+    back before it says that memory is out. C: what SimuMax prints as reserved beside what it prints as allocated; with
+    that share its 43 figures are 1.4 % off in the median (3.5 % low without), BLOOM's .064 (.093), 1B3's .083 (.088).
     """
     block_bytes = stage.working_bytes + stage.gathered_bytes
     idle_bytes = sem.minimum(stage.logits_bytes, block_bytes) + sem.minimum(stage.activations_bytes, stage.late_bytes)
-    return peak(stage, sem) + stack.cached * idle_bytes
+    staying_bytes = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
+    return peak(stage, sem) + stack.cached * idle_bytes + stack.fragmentation * staying_bytes
 
 
 def reserved_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:

@@ -39,11 +39,13 @@ def recompute(
 
 
 _SHARES = (("quarter of", 0.25), ("third of", 1 / 3), ("every third", 1 / 3), ("every fourth", 0.25))
+_ONE_IN = re.compile(r"\b(?:one|1)[ _-]in[ _-](two|three|four|\d+)\b")
 _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*", "half & layer*|block*")
 
 
 def _recomputed_share(cell: str) -> float | None:
     """The share of the layers that a cell names: `16/80 layers`, `8 of 32`, `50 %`, `every second layer`."""
+    cell = _ONE_IN.sub(r"1 of \1", cell)
     found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
@@ -65,7 +67,7 @@ def _of_layers(notes: str) -> str:
     told, before = [], ""
     for clause in clauses(notes):
         share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
-        if re.search(r"layer|block|ratio|fraction|share|proportion", clause) and said(
+        if re.search(r"layer|block|ratio|fraction|share|proportion|\bin \d", clause) and said(
             before if share_of_it else clause, meanings.RECOMPUTED
         ):
             told.append(clause)
@@ -87,7 +89,7 @@ def _recompute_mode(columns: Columns) -> str | None:
     cell = columns.text("recompute")
     if not cell:
         return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
-    if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
+    if cell.lower() in NO_WORDS or re.match(r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()):
         return "none"
     is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
     mode = _of(cell, meanings.RECOMPUTE_CELLS, denied="none") or ("full" if is_share else None)

@@ -80,11 +80,9 @@ class Finder:
                 self.settled[count] = answers[count].log_value
 
     def _evolve(self, evaluations: int) -> None:
-        values, start = self.first.values, self.first.values.evaluations
-        while len(values.genes.counts) and values.evaluations < start + evaluations:
-            self.first.run(1)  # one generation
-            self.progress.hear()
-        self.progress.evaluations += values.evaluations - start
+        before = self.first.values.evaluations
+        self.first.run(evaluations, self.progress.hear)
+        self.progress.evaluations += self.first.values.evaluations - before
 
     def _sweep(self) -> None:
         """Offer the best that every count has for hardware like the best."""

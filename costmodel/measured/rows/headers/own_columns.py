@@ -42,7 +42,7 @@ _WITH_UNITS = (
     "two_memories",
     "hfu",
 )
-_BARE_CHIP = re.compile(r"gpu|accelerator|device|chip|npu|tpu|xpu")  # of which a column may hold the number
+_BARE_CHIP = re.compile(r"gpu|accelerator|device|chip|card|npu|tpu|xpu")  # of which a column may hold the number
 _WHOLE = re.compile(
     r"(?:system|cluster)(?:[ _]name)?|machine|partition|queue"
 )  # which name the accelerator where nothing else does

@@ -230,7 +230,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor": (
         "tp size|degree? #",
         "tp sp size|degree? #",
-        "tensor model? parallel* size|degree? #",
+        "tensor model? parallel* world? size|degree? #",
+        "tensor slicing degree? #",
         "model_parallel* size|degree? #",
         "# way tensor|tp|model|operator|op|intra_op|megatron",
         "mp #",
@@ -239,23 +240,25 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "pipeline": (
         "pp size|degree? #",
-        "pipeline|pipe model? parallel* size|degree? #",
+        "pipeline|pipe model? parallel* world? size|degree? #",
+        "# deep pipeline",
         "# way zero_bubble|interleaved|virtual? pipeline|pp",
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
         "# stage* & pipelin*|gpipe|1f1b",
+        "# partition* & gpipe",
         f"pp|pipeline_parallel*|pipelined|pipelining|gpipe {_ACROSS} "
         "stage*|partition*|node*|host*|server*|gpu*|device*|pod*",
     ),
     "context": (
         "cp size|degree? #",
-        "context parallel* size|degree? #",
+        "context parallel* world? size|degree? #",
         "# way context|cp|ring|ulysses",
         "ulysses sp|sequence_parallel*? size|degree? #",
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp|data_parallel* size|degree? #", "data degree|axis #", "# way data|dp"),
+    "data": ("dp|data_parallel* world? size|degree? #", "data degree|axis #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
@@ -368,10 +371,10 @@ RECOMPUTES = (
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
-    (f"selected|chosen|cheap & {_RECOMPUTE}", "selective"),
+    (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
-    (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
+    (f"full* & {_RECOMPUTE}", "full"), (f"every|everywhere|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|per_stage|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),
@@ -384,7 +387,7 @@ RECOMPUTES = (
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 
 RECOMPUTE_CELLS = (
-    ("selective|sel", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
+    ("selective|sel|fine_grained", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     # K: Megatron-Core's recompute modules
     (_MODULES, "selective"),

@@ -55,7 +55,7 @@ SHARDINGS = (
 
 SCHEDULES = (
     ("dual pipe*", "dualpipe"),
-    ("zb v", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
+    ("zb v", "zb_v"), ("zb v zero bubble", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
     ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
     ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
     ("looped|looping|circular|breadth_first", "interleaved"),
