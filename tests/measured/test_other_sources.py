@@ -29,6 +29,13 @@ SMALL = {"gpus": "8", "tp": "1", "pp": "1", "global_batch_sequences": ""}
         ({"notes": "TP 2, pipelining over 4 hosts"}, "pipeline", 4),
         ({"hardware": "V100-32GB", "precision": "fp16"}, "attention", "unfused"),
         ({"hardware": "V100-32GB", "precision": "fp16", "flash_attention": "xformers"}, "attention", "flash_2"),
+        ({"notes": "(dp, op, pp) = (4, 4, 4)"}, "tensor", 4),  # Alpa's operators
+        ({"notes": "layout [data 8] x [pipe 2] x [tensor 4]"}, "tensor", 4),
+        ({"notes": "tensor-parallel world size: 8"}, "tensor", 8),
+        ({"notes": "tensor-slicing of 8 within the node"}, "tensor", 8),
+        ({"notes": "TP 4 x 16-deep pipeline"}, "pipeline", 16),
+        ({"recompute": "0 layers"}, "recompute", "none"),
+        ({"notes": "recomputation everywhere"}, "recompute", "full"),
         ({"notes": "GPipe with 4 partitions"}, "schedule", "gpipe"),
         ({"notes": "PP 4, schedule ZBVZeroBubble"}, "schedule", "zb_v"),
         ({"notes": "activation_checkpointing: one_in_four"}, "recompute_share", 0.25),  # OLMo's names
@@ -64,6 +71,7 @@ def test_batches_that_are_told_twice(notes, batch):
         ("100 Gb/s EFA x 8 per node", 12.5),
         ("EDR IB, 4 adapters per node", 6.25),
         ("HDR, 2 NICs per node", 6.25),
+        ("8x2x200 Gb/s RoCE (16 NICs)", 50.0),
         ("2x dual-port HDR100 per node", 6.25),
         ("24x100GbE RoCE per HPU: 21 inside the server, 3 out (scale-out 300 Gb/s per card)", 37.5),
     ],
@@ -98,3 +106,8 @@ def test_columns_of_other_tables(name, column):
     meant = meaning(name)
     assert meant is not None
     assert meant.columns == (column,)
+
+
+def test_accelerators_that_are_not_used_do_not_count():
+    plan = read(**OPEN | {"gpus": "300", "notes": "288 of 300 GPUs used, TP 8"}).plan
+    assert (plan.accelerators, plan.data) == (288, 36)

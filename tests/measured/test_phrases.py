@@ -39,7 +39,7 @@ ONE_SOURCE = {
         + [("selective_layers", meanings.FLAGS["selective_layers"][0])]
         + [("local_batch", "batch|bs|bsz size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
-        + [("data", "dp|data_parallel* size|degree? #")]
+        + [("data", "dp|data_parallel* world? size|degree? #")]
         + [("accumulation", "# gradient|grad? accum*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
         + [
@@ -51,6 +51,7 @@ ONE_SOURCE = {
         _PLAIN,
     ),
     ("compiled", "float8"): "torchao casts to float8 in compiled kernels only, whoever runs it",
+    ("engine_loss", meanings.FLAGS["engine_loss"][-1]): "the releases of NVIDIA's recipes, each of which names NeMo's",
     ("SUBMISSIONS", "mlperf|mlcommons"): "a contest; three submissions do not say their format, and ran in 8 bits",
     ("SOFTWARE_NAMES", "mlperf"): "its reference of Llama 3.1 is NeMo; two submissions do not say what they ran",
     ("offloaded_projections", "remat policy & custom"): "tpu-recipes prints no more of its policies",

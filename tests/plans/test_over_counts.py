@@ -12,10 +12,10 @@ from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload
 from optimize.cli.plan_ranges import RANGE
 from optimize.lattice.enumeration import lattice
-from optimize.launch.frameworks import FRAMEWORKS
+from optimize.launch.frameworks import FRAMEWORKS, launch, names_on
 from optimize.plans import find_in_lattice, find_plan_for, over_counts
 from optimize.plans.bounded import best_below, least, ordered
-from optimize.plans.launchable import best_for_each, find_launchable, launchers, names_on, parts_of, refusals
+from optimize.plans.launchable import best_for_each, find_launchable, launchers, parts_of, refusals
 from optimize.plans.nearby import near_batches, nearby
 from optimize.plans.over_counts import Question, best_on, best_over
 from optimize.plans.plan_values import plan_value
@@ -205,6 +205,8 @@ def test_frameworks_run_where_they_are_made_for():
     usable = int(job[1].tiers[0].usable_size)
     found, each = find_launchable(*job, fixed={"recompute": "none", "domain": frozenset({usable})}, top=2)
     assert list(each) == ["maxtext"]
+    heads = {name: "is not made for tpu-v5p" in launch(name, found.plan, *job) for name in FRAMEWORKS}
+    assert [name for name, said in heads.items() if not said] == ["maxtext"]
     assert found.value == pytest.approx(each["maxtext"][0])
 
 

@@ -89,7 +89,7 @@ def _recompute_mode(columns: Columns) -> str | None:
     cell = columns.text("recompute")
     if not cell:
         return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
-    if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
+    if cell.lower() in NO_WORDS or re.match(r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()):
         return "none"
     is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
     mode = _of(cell, meanings.RECOMPUTE_CELLS, denied="none") or ("full" if is_share else None)

@@ -47,8 +47,19 @@ _TOKENS = re.compile(r"tok", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what a column's number does not count
 
 
+_SOME = re.compile(
+    r"\b(\d+) (?:out )?of (?:the |its |all )?(\d+) (?:gpus|accelerators|chips|devices|cards|npus)"
+    r" (?:(?:are|were) )?(?:used|busy|active|in use)\b",
+    re.IGNORECASE,
+)
+
+
 def plain(row: Mapping[str, str]) -> Mapping[str, str]:
-    """The row with numbers alone in the columns of numbers, and what else stands there in its notes."""
+    """The row with numbers alone in the columns of numbers, and what else stands there in its notes; of accelerators
+    those that are used (`288 of 300 GPUs used`)."""
+    some = _SOME.search(row.get("notes") or "")
+    if some and some[2] == (row.get("gpus") or "").strip() and 0 < int(some[1]) < int(some[2]):
+        row = {**row, "gpus": some[1]}
     if any(len(cell or "") > _LONG for cell in row.values()):
         row = {name: _shortened(name, cell or "") for name, cell in row.items()}
     cells = {name: " ".join((row.get(name) or "").split()) for name in _NUMBERS}

@@ -72,6 +72,7 @@ _CARDS_BEHIND = _any_case(
     r",\s+(?=\d+\s(?:nics?|hcas?|adapters?|ports?|rails?)\b(?![^,;|]*\d\s?[gt]))"
 )  # EDR IB, 4 adapters
 _RAILS = _any_case(r"(?<!x )\b(dual|quad)[\s-](?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)")
+_PRODUCT = _any_case(r"(?<![\w.])(\d+)\s?x\s?([2-8])\s?x\s?(?=\d+\s?[gt]b?)")
 _PORTS = _any_case(r"(?<![\w.])(\d+)\s?x\s(dual|quad)[\s-]port\s+(?=[ehnx]dr)")
 _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
 
@@ -81,7 +82,8 @@ def _spelt(note: str) -> str:
     note = _WORDED.sub(lambda found: _IN_WORDS[found[0].lower()], note)
     note = _PORTS.sub(lambda found: f"{int(found[1]) * (2 if found[2].lower() == 'dual' else 4)}x ", note)
     note = _RAILS.sub(lambda found: "2x " if found[1].lower() == "dual" else "4x ", note)
-    note = _CARDS_BEHIND.sub(" ", _BARE.sub(r"\1x\2 Gb/s", note.replace("\u00d7", "x")))
+    note = _PRODUCT.sub(lambda found: f"{int(found[1]) * int(found[2])}x", note.replace("\u00d7", "x"))
+    note = _CARDS_BEHIND.sub(" ", _BARE.sub(r"\1x\2 Gb/s", note))
     return _IN_BRACKETS.sub(lambda found: f" {found[1]} " if "," not in found[1] else found[0], note)
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
 from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
+from costmodel.measured.rows.words.software import releases
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
@@ -106,11 +107,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "compile* cross_entropy|ce|ce_loss|loss",
         "foundry",  # K: flash-attention's
     ),
-    # K: recipes of Megatron-Bridge set `cross_entropy_fusion_impl` to te, as NeMo's performance scripts do since 25.04
+    # K: `cross_entropy_fusion_impl` te: Megatron-Bridge, NeMo's scripts since 25.04 (96578928a7), DGX Cloud since 25.05
     "engine_loss": (
         "te|transformer_engine & cross_entropy|ce|ce_loss",
         "megatron bridge",
-        "nemo framework|megatron? 25.04|25.07|25.09|25.11",
+        f"nemo framework|megatron? container? {releases(25, 4)}",
+        f"{releases(25, 4)} nemo framework? container",
+        f"dgxc|dgx_cloud & v? {releases(25, 5)}",
     ),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free
@@ -230,7 +233,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "tensor": (
         "tp size|degree? #",
         "tp sp size|degree? #",
-        "tensor model? parallel* size|degree? #",
+        "tensor model? parallel* world? size|degree? #",
+        "tensor slicing degree? #",
         "model_parallel* size|degree? #",
         "# way tensor|tp|model|operator|op|intra_op|megatron",
         "mp #",
@@ -239,7 +243,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "pipeline": (
         "pp size|degree? #",
-        "pipeline|pipe model? parallel* size|degree? #",
+        "pipeline|pipe model? parallel* world? size|degree? #",
+        "# deep pipeline",
         "# way zero_bubble|interleaved|virtual? pipeline|pp",
         "pipeline|pp parallel*? of? depth|degree|size|axis #",
         "# pipeline stage*",
@@ -250,13 +255,13 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "context": (
         "cp size|degree? #",
-        "context parallel* size|degree? #",
+        "context parallel* world? size|degree? #",
         "# way context|cp|ring|ulysses",
         "ulysses sp|sequence_parallel*? size|degree? #",
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
-    "data": ("dp|data_parallel* size|degree? #", "data degree|axis #", "# way data|dp"),
+    "data": ("dp|data_parallel* world? size|degree? #", "data degree|axis #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep",
         f"ep|expert_parallel* {_ACROSS} {_DEVICES}",
         f"experts distributed|sharded|spread|split|placed? {_ACROSS} {_DEVICES}"),
@@ -372,7 +377,7 @@ RECOMPUTES = (
     (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
-    (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
+    (f"full* & {_RECOMPUTE}", "full"), (f"every|everywhere|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|per_stage|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),

@@ -61,9 +61,9 @@ _RESPELT = (
 )  # fmt: skip
 """What is spelt in another way: a sign of it, and how."""
 
-_LETTERS = {"model": "tp", "mdl": "tp", "t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
+_LETTERS = {"op": "tp", "model": "tp", "mdl": "tp", "t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
 _NAME = (
-    r"(?:[tpdce]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|model|mdl|[tpdcev]"
+    r"(?:[tpdceo]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|model|mdl|[tpdcev]"
     r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)-?(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
 )
 _AND = r"(?:\s*[,/x*\-|:]\s*(?:and\s)?|\sand\s)"
@@ -83,7 +83,7 @@ _TURNED = re.compile(
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
 _BARE = re.compile(
-    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))(?:\sshards)?\s(?=\d{1,4}\s?(?:[,;:)|.]|(?:and|x)\b|$))"
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))(?:\sshards)?\s(?=\d{1,4}\s?(?:[,;:)|.\]]|(?:and|x)\b|$))"
 )
 _OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
 _IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
