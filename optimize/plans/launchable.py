@@ -348,7 +348,7 @@ def _with_variants(
     name, found, (fields, part) = better
     own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
     fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
-    search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
+    search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.sooner))
     among = None if any(own[field] for field in OFFLOADS) else within(part, fields, {})
     other = find_in_lattice(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]
