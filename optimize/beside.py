@@ -60,9 +60,14 @@ class Beside:
 
 
 def beside(first: Goes, end: float) -> Beside | None:
-    """None where there is no second core or a fork would not be safe."""
+    """None where there is no second core, a fork would not be safe, or the system has no room for one."""
     alone = sys.platform != "linux" or "jax" in sys.modules or current_process().daemon
-    return None if alone or len(os.sched_getaffinity(0)) < 2 else Beside(first, end)
+    if alone or len(os.sched_getaffinity(0)) < 2:
+        return None
+    try:
+        return Beside(first, end)
+    except OSError:
+        return None
 
 
 def _go_on(first: Goes, writing: Connection, end: float, parent: int) -> None:

@@ -97,6 +97,7 @@ class OpCounts:
     microbatches: Scalar  # of one pipeline in one step
     boundary_bytes: Scalar  # activation that crosses a stage boundary, of all tensor ranks
     tied: Scalar  # 1 where the head reuses the embedding's weights
+    embeds_again: Scalar  # 1 where the last stage needs the embedding
 
     @property
     def layers(self) -> tuple[BlockCounts, ...]:

@@ -38,6 +38,7 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
         microbatches=workload.batch / (point.data * point.microbatch),
         boundary_bytes=tokens * workload.hidden * point.precision.activation_bytes,
         tied=workload.tied,
+        embeds_again=workload.embeds_again,
     )
 
 

@@ -121,6 +121,7 @@ def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
         plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
         first=_stage(times, Position.FIRST) + layer.scaled(point.extra_layers_first),
         middle=layer.scaled(point.extra_layers_middle),
+        between=layer.scaled(-(point.extra_layers_first + point.extra_layers_last)),
         last=_stage(times, Position.LAST) + layer.scaled(point.extra_layers_last),
         streams=times.streams,
         layers=None if times.streams is None else own,

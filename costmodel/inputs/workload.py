@@ -218,6 +218,7 @@ class Workload:
     batch: Scalar
     hidden: Scalar  # elements per token that cross a stage boundary
     tied: Scalar = 0  # 1 where the operator `LOGITS` reuses the embedding's weights
+    embeds_again: Scalar = 0  # 1 where what follows the layers looks up the embedding too: modules of further tokens
     expert_imbalance: Scalar = 1.0  # load of the busiest rank's experts over the mean
     adapted: bool = static(default=False)  # operators are those of a software already (`models.run_by`)
     windows: tuple[int, int] | None = static(default=None)  # tokens, and one layer in how many without (0: none)

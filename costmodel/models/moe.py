@@ -98,6 +98,7 @@ def moe_decoder(
         batch=batch,
         hidden=hidden,
         tied=1 if tied else 0,
+        embeds_again=1 if mtp_layers else 0,
         windows=looked,
         expert_imbalance=imbalance,
     )

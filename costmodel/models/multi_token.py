@@ -5,8 +5,8 @@ one product, and ends in the model's own head with a loss of its own. Embedding 
 looked up, multiplied and learnt from once more, and counted once as parameters. Source: DeepSeek-AI 2024 (arXiv
 2412.19437), section 2.2; what stands in a module: Megatron-Core's `multi_token_prediction.py`.
 
-Pipelines carry a module as one more layer behind the others, and its end beside the model's head. Limit: the copy of
-the embedding that the last stage needs is not counted (DualPipe has both ends on one rank and needs none).
+Pipelines carry a module as one more layer behind the others, and its end beside the model's head; their last stage has
+a copy of the embedding. Limit: the sum of both copies' gradients, once a step, takes no time.
 """
 
 from costmodel.inputs import Block, Kind, Op, Position, Saved, Size, Split

@@ -100,9 +100,11 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
         least, where = _bounds(progress, rows, places)
         log_bound, y = np.fmax(log_bound, least), 0.5 * (y + where) if turn else where  # no number says nothing
         chosen = _left(progress, log_bound)
+    if not len(chosen):
+        return
     rows = {name: column[chosen] for name, column in rows.items()}
     part = _part(progress, rows, log_bound[chosen], y[chosen])
-    part = joined(*_with_memory(progress, part, rows)) if problem.money.priced and len(chosen) else part
+    part = joined(*_with_memory(progress, part, rows)) if problem.money.priced else part
     if len(part.indices):
         progress.open = [*progress.open, part]
 

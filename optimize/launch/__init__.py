@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optimize.launch.frameworks import framework_at as framework_at
     from optimize.launch.frameworks import framework_of as framework_of
     from optimize.launch.frameworks import launch as launch
+    from optimize.launch.frameworks import names_on as names_on
     from optimize.launch.frameworks import of_the_model as of_the_model
     from optimize.launch.frameworks import outside as outside
     from optimize.launch.frameworks import read as read

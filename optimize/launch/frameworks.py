@@ -12,7 +12,7 @@ from typing import Any
 
 from costmodel.inputs import OWN_SCHEDULES, Cluster, Plan, Workload, layers
 from costmodel.models import MULTI_TOKEN
-from costmodel.specs import SpecError, nearest
+from costmodel.specs import SpecError, family_of, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
 from optimize.launch.dimensions import Dimensions, dimensions_of
 from optimize.launch.framework import (
@@ -57,6 +57,13 @@ def framework_at(name: str, version: str | None = None) -> Framework:
     return VERSIONS[name, version]
 
 
+def names_on(cluster: Cluster) -> tuple[str, ...]:
+    """Names of the frameworks that run on a cluster's accelerators, by their READMEs: MaxText on TPUs and GPUs, the
+    others on GPUs (and Gaudi); none of them on Trainium."""
+    family = family_of(cluster.accelerator.name)
+    return ("maxtext",) if family == "tpu" else () if family == "trainium" else tuple(FRAMEWORKS)
+
+
 def launch(
     name: str, plan: Plan, workload: Workload, cluster: Cluster, version: str | None = None, said: tuple[str, ...] = ()
 ) -> str:
@@ -67,6 +74,7 @@ def launch(
     notes = (
         f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
         f"written for {framework.title} {framework.version}",
+        *([] if name in names_on(cluster) else [f"{framework.title} is not made for {cluster.accelerator.name}"]),
         *(f"not said below: {told}" for told in framework.cannot(plan, workload, cluster)),
         *(f"set outside this file: {told}" for told in outside(framework, plan, workload, cluster)),
         *said,

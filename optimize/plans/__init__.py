@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from optimize.plans.launchable import find_for as find_for
     from optimize.plans.launchable import find_launchable as find_launchable
     from optimize.plans.launchable import launchers as launchers
-    from optimize.plans.launchable import names_on as names_on
     from optimize.plans.launchable import refusals as refusals
     from optimize.plans.nearby import nearby as nearby
     from optimize.plans.over_counts import Question as Question

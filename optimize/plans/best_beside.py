@@ -300,7 +300,7 @@ def find_plan(
     objective: str | UserObjective = "step_s",
     tokens: float | None = None,
     top: int = 10,
-    search: Search = exhaustive.search,
+    search: Search = exhaustive.sooner,
     unrestricted: bool = False,
     margin: float = FITS,
 ) -> PlanResult:

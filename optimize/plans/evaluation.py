@@ -10,7 +10,7 @@ import numpy as np
 from costmodel import Exact, Scalar, map_leaves
 from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
-from optimize.lattice import OVERLAPS, SAFE, Chunk, Families, Lattice
+from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import any_schedule, fill_of, flop_bound_s, least_s, numbers_of
 
@@ -204,14 +204,16 @@ def fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
 
 
 def _least_of_runs(lattice: Lattice, indices: np.ndarray, value: PlanValue) -> np.ndarray:
-    """Values that no plan is below which differs from one of these in schedule and recompute."""
-    (workload, cluster), parts = numbers_of(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
-    for own in _blocks(indices, np.float64):
-        fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))
-        point = _with_recompute(lattice, "none", own, np.float64)
-        point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
+    """Values that no plan is below by more than float32 rounds which differs from one of these in schedule and
+    recompute."""
+    (workload, cluster), parts = numbers_of(lattice.workload, lattice.cluster, np.float32), [np.empty(0)]
+    plain = map_leaves(np.float32, SCHEDULES["one_f_one_b"].row)
+    for own in _blocks(indices, np.float32):
+        fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right")).astype(np.float32)
+        point = map_leaves(_as(np.float32), _with_recompute(lattice, "none", own, np.float32))
+        point = dataclasses.replace(point, schedule=plain, virtual_stages=np.float32(1.0))
         with np.errstate(all="ignore"):
             counted = counts(workload, point, _EXACT)
             found = any_schedule(lattice, counted, point, cluster, _EXACT, fill, value.loads)
-        parts.append(np.broadcast_to(SAFE * value.least_busy(*found), len(own)))
+        parts.append(np.broadcast_to((1 - MARGIN / 10) * value.least_busy(*found), len(own)))
     return np.concatenate(parts)

@@ -12,9 +12,8 @@ from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
-from optimize.launch import FRAMEWORKS, Framework
+from optimize.launch import FRAMEWORKS, Framework, names_on
 from optimize.plans import exhaustive
 from optimize.plans.best import cells_of
 from optimize.plans.best_beside import best_variant, find_plan, least_variant
@@ -28,13 +27,6 @@ from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
 LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
-
-
-def names_on(cluster: Cluster) -> tuple[str, ...]:
-    """Names of the frameworks that run on a cluster's accelerators, by their READMEs: MaxText on TPUs and GPUs, the
-    others on GPUs (and Gaudi); none of them on Trainium."""
-    family = family_of(cluster.accelerator.name)
-    return ("maxtext",) if family == "tpu" else () if family == "trainium" else tuple(FRAMEWORKS)
 
 
 def launchers(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ...]:
@@ -356,7 +348,7 @@ def _with_variants(
     name, found, (fields, part) = better
     own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
     fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
-    search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
+    search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.sooner))
     among = None if any(own[field] for field in OFFLOADS) else within(part, fields, {})
     other = find_in_lattice(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]

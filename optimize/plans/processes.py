@@ -35,7 +35,7 @@ def search_shared(
     Where the user interrupts one process alone: the best of what was evaluated. `looked` is told of every plan that
     this process evaluates. Without it, one process alone leaves out what bounds dismiss.
     """
-    if looked is None and sharding == Sharding() and lattice.floor_s is not None and value.function is None:
+    if looked is None and sharding == Sharding() and exhaustive.may_spare(lattice, value):
         return _search_alone(lattice, value, top)
     checkpoint = Checkpoint(sharding, lattice, value, top, exhaustive.CHUNK)
     foreign, own, finished = checkpoint.read(top)

@@ -5,8 +5,8 @@ from typing import Any
 
 from costmodel.inputs import Plan
 from optimize import units
-from optimize.launch import FRAMEWORKS, of_the_model
-from optimize.plans import PlanInputs, PlanResult, launchers, names_on, refusals
+from optimize.launch import FRAMEWORKS, names_on, of_the_model
+from optimize.plans import PlanInputs, PlanResult, launchers, refusals
 from optimize.report.screen import new_console, new_table, say
 
 Row = Mapping[str, Any]

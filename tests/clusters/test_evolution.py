@@ -9,6 +9,7 @@ import pytest
 
 from costmodel.inputs.embedding import embed
 from costmodel.specs.rules import violations
+from experiments.search_quality.suite import draw, problem_of
 from optimize.clusters import one_job, rows
 from optimize.clusters.bounding import families_of
 from optimize.clusters.counts import cells, rows_of
@@ -132,3 +133,11 @@ def test_the_search_starts_from_it():
     one_job.offer_evolved(progress, 0, 5000)
     assert progress.best is not None
     assert progress.best.log_value <= found[0].log_value + 1e-6
+
+
+def test_where_bounds_near_their_own_rates_dismiss_all_rows_nothing_is_open(monkeypatch):
+    monkeypatch.setattr(one_job, "EVOLVED", 3000)
+    found = one_job.search(problem_of(draw(0, ("joint",), 3)[2]).problem, 600.0, tolerance=0.4)
+    assert found.finished
+    assert found.best is not None
+    assert found.best.log_value - 0.4 - 1e-9 <= found.log_bound <= found.best.log_value

@@ -1,5 +1,6 @@
 """Memory against published activations, against every stage, and against states counted by hand."""
 
+import dataclasses
 import math
 import tomllib
 
@@ -12,7 +13,7 @@ from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
-from costmodel.inputs import Position
+from costmodel.inputs import Position, whole
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
@@ -20,7 +21,7 @@ from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
 from costmodel.pytree import as_floats
 from tests.support import GOLDEN
-from tests.support.builders import cluster, small_decoder
+from tests.support.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)
 TABLE = tomllib.loads((GOLDEN / "korthikanti_2022.toml").read_text())
@@ -148,6 +149,26 @@ def test_a_tied_head_has_weights_of_its_own_only_under_a_pipeline():
 
     np.testing.assert_allclose(weights(loose) - weights(tied), head_bytes, rtol=1e-9)
     assert weights(loose, pipeline=2) == weights(tied, pipeline=2)
+
+
+@pytest.mark.parametrize(("schedule", "copies"), [("one_f_one_b", 1), ("interleaved", 1), ("zb_v", 0), ("dualpipe", 0)])
+def test_modules_of_further_tokens_need_the_embedding_on_the_last_stage(schedule, copies):
+    """A copy where that stage holds the head and not the embedding, in all bytes of a parameter; none otherwise."""
+    given = as_floats(small_moe(layers=7, mtp_layers=1, batch=16))
+    plain = dataclasses.replace(given, embeds_again=0.0)
+    table = given.blocks[0].ops[0]
+    table_bytes = 2 * whole(table.inner) * whole(table.columns)
+
+    def fullest(workload, **plan):
+        point = embed(Plan(zero_stage=0, **plan), workload, 8.0)
+        return memory(counts(workload, point, SEM), point, Stack(), SEM)
+
+    pipeline = {"pipeline": 2, "schedule": schedule, "virtual_stages": 2 if schedule == "interleaved" else 1}
+    one, other = (fullest(workload, **pipeline) for workload in (given, plain))
+    assert one.last.weights_bytes - other.last.weights_bytes == pytest.approx(copies * table_bytes, rel=1e-6)
+    assert one.last.optimizer_bytes - other.last.optimizer_bytes == pytest.approx(copies * 6 * table_bytes, rel=1e-6)
+    assert (one.first, one.second) == (other.first, other.second)
+    assert fullest(given).first == fullest(plain).first
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

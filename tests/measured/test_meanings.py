@@ -67,8 +67,10 @@ SAID = {  # fact: wordings
         "{cross entropy|CE loss} {of|by|from|in} {TE|Transformer Engine}",
         "cross_entropy_fusion_impl{=| }te",
         "{cross entropy|CE} fusion {TE|te}",
-        "NeMo {|Framework }{25.04|25.07|25.11}",
-        "container nvcr.io/nvidia/nemo:25.09",
+        "NeMo {|Framework }{|container }{25.04|25.07|25.11|26.02.01}",
+        "container nvcr.io/nvidia/nemo:{25.09|25.04.01|26.04.00}",
+        "{25.11|26.02} NeMo {|Framework }Container",
+        "DGX Cloud {recipe|benchmarking}{| release} {v25.08|25.10.01}",
     ),
     "host_optimizer": (
         "optimizer {offload|offloaded|offloading}{| to cpu| to host memory}",

@@ -51,6 +51,7 @@ ONE_SOURCE = {
         _PLAIN,
     ),
     ("compiled", "float8"): "torchao casts to float8 in compiled kernels only, whoever runs it",
+    ("engine_loss", meanings.FLAGS["engine_loss"][-1]): "the releases of NVIDIA's recipes, each of which names NeMo's",
     ("SUBMISSIONS", "mlperf|mlcommons"): "a contest; three submissions do not say their format, and ran in 8 bits",
     ("SOFTWARE_NAMES", "mlperf"): "its reference of Llama 3.1 is NeMo; two submissions do not say what they ran",
     ("offloaded_projections", "remat policy & custom"): "tpu-recipes prints no more of its policies",

@@ -194,3 +194,20 @@ def test_what_notes_tell_of_other_things_changes_nothing(source):
         found = read(**row | {"notes": note})
         assert (found.plan, found.workload, found.stack) == (plain.plan, plain.workload, plain.stack), note
         assert found.open == plain.open, note
+
+
+@pytest.mark.parametrize(
+    ("citation", "loss"),
+    [
+        ("NVIDIA/dgxc-benchmarking llama3.1/README.md @v25.05 'Llama 3.1 405b BF16'", "fused"),
+        ("NVIDIA/dgxc-benchmarking nemotron/README_15b.md @v25.12.02", "fused"),
+        ("NVIDIA/dgxc-benchmarking llama3.1/README.md @v25.04.02 'Llama 3.1 405b BF16'", "usual"),
+        ("NVIDIA/dgxc-benchmarking nemo_megatron/README_175b.md @v24.11.1 'NeMo Megatron 24.11 BF16'", "usual"),
+        ("docs/performance_summary.md, 25.07 NeMo container", "fused"),
+        ("NeMo Framework 25.02, page 3 of 25.04", "usual"),
+        ("nvcr.io/nvidia/nemo:24.12", "usual"),
+    ],
+)
+def test_a_citation_names_the_release(citation, loss):
+    """Transformer Engine's loss is in NeMo's performance scripts since 25.04, in DGX Cloud's recipes since 25.05."""
+    assert read(**(OPEN | {"source": "NeMo", "source_ref": citation})).plan.loss == loss

@@ -14,10 +14,10 @@ from costmodel.specs.workloads import load_workload
 from optimize.lattice import degrees
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
-from optimize.launch import FRAMEWORKS
+from optimize.launch import FRAMEWORKS, names_on
 from optimize.plans.best_beside import find_plan
 from optimize.plans.find_in_lattice import find_in_lattice
-from optimize.plans.launchable import find_for, find_launchable, names_on
+from optimize.plans.launchable import find_for, find_launchable
 from optimize.plans.over_counts import Question, best_over
 from optimize.plans.plan_values import plan_value
 from optimize.plans.restricted import OFFLOADS, beside, narrowed

@@ -19,7 +19,7 @@ from optimize.diagnosis.validate import validate
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.lattice import CHUNK
 from optimize.launch.framework import canonical
-from optimize.plans import exhaustive
+from optimize.plans import exhaustive, find_plan
 from optimize.plans.exhaustive import MARGIN, Best, search
 from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.plan_values import plan_value
@@ -206,3 +206,12 @@ def test_bounds_of_families_leave_the_same_answer(monkeypatch):
         within = every.top[0].value * (1 + exhaustive.SIMPLER_WITHIN)
         levels = [{k: e for k, e in best.levels.items() if e.value <= within} for best in (every, some)]
         assert levels[0] == levels[1]
+
+
+def test_the_call_in_python_searches_as_the_command_does():
+    """The same answer and certificate as of all plans in order, of a fraction of them."""
+    job = load_workload("llama3-8b", batch=256), load_cluster("h100", 32)
+    some, every = find_plan(*job), find_plan(*job, search=search)
+    for name in ("plans", "value", "lower_bound", "gap", "simplest", "status", "elasticities", "not_searched"):
+        assert getattr(some, name) == getattr(every, name), name
+    assert some.evaluations < 0.6 * every.evaluations

@@ -12,10 +12,10 @@ from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload
 from optimize.cli.plan_ranges import RANGE
 from optimize.lattice.enumeration import lattice
-from optimize.launch.frameworks import FRAMEWORKS
+from optimize.launch.frameworks import FRAMEWORKS, launch, names_on
 from optimize.plans import find_in_lattice, find_plan_for, over_counts
 from optimize.plans.bounded import best_below, least, ordered
-from optimize.plans.launchable import best_for_each, find_launchable, launchers, names_on, parts_of, refusals
+from optimize.plans.launchable import best_for_each, find_launchable, launchers, parts_of, refusals
 from optimize.plans.nearby import near_batches, nearby
 from optimize.plans.over_counts import Question, best_on, best_over
 from optimize.plans.plan_values import plan_value
@@ -86,6 +86,26 @@ def test_a_gap_holds_for_the_pair_that_was_interrupted(after, monkeypatch):
     assert found["best"]["compared"] > best * (1 + 1e-6)
     lowest = found["best"]["compared"] / (1 + found["gap"])
     assert lowest <= min(best, looked[-1].bound) * (1 + 1e-12)
+
+
+def test_many_pairs_have_an_answer_soon(monkeypatch):
+    """That of one pair, which is as good as its gap says; and the same in the end."""
+    own = question(by_sequence=True)
+    best, looked = best_over(own, COUNTS, BATCHES)["best"], []
+    monkeypatch.setattr(over_counts, "_MANY", 8)
+    usual = over_counts._look
+
+    def interrupted(*asked):
+        looked.append(asked[1])
+        if len(looked) == 4:  # that pair takes two
+            raise KeyboardInterrupt
+        return usual(*asked)
+
+    assert best_over(own, COUNTS, BATCHES)["best"] == best
+    monkeypatch.setattr(over_counts, "_look", interrupted)
+    found = best_over(own, COUNTS, BATCHES)
+    assert not found["complete"]
+    assert found["best"]["compared"] / (1 + found["gap"]) <= best["compared"] * (1 + 1e-12)
 
 
 def test_the_fewest_are_the_least_count_of_all_that_have_a_plan():
@@ -205,6 +225,8 @@ def test_frameworks_run_where_they_are_made_for():
     usable = int(job[1].tiers[0].usable_size)
     found, each = find_launchable(*job, fixed={"recompute": "none", "domain": frozenset({usable})}, top=2)
     assert list(each) == ["maxtext"]
+    heads = {name: "is not made for tpu-v5p" in launch(name, found.plan, *job) for name in FRAMEWORKS}
+    assert [name for name, said in heads.items() if not said] == ["maxtext"]
     assert found.value == pytest.approx(each["maxtext"][0])
 
 

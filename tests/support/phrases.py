@@ -43,13 +43,14 @@ def phrases() -> Iterator[Phrase]:
 
 
 def distinct(rows: Sequence[Row], by_number: bool) -> list[Row]:
-    """The rows of each source that differ in words, or with `by_number` also in the numbers among them."""
+    """The rows of each source that differ in words or in the release cited, or with `by_number` also in the numbers."""
     kinds: dict[tuple, Row] = {}
     for row in rows:
         words = " | ".join(row.get(name) or "" for name in _WORDS)
         words = words if by_number else re.sub(r"\d{2,}(\.\d+)?|\d\.\d+", "#", words)
         divided = tuple(row.get(name) not in ("", "1", None) for name in ("tp", "pp", "cp"))
-        kinds.setdefault((row["source"], words, divided), row)
+        cited = re.search(r"\bv?2\d\.\d\d", row.get("source_ref") or "")
+        kinds.setdefault((row["source"], words, divided, cited and cited[0]), row)
     return list(kinds.values())
 
 
@@ -87,7 +88,7 @@ def _of_case(found: Case) -> Any:
 
 
 def _says(row: Row, phrase: str) -> bool:
-    text = _text(tuple(row.get(name) or "" for name in _WORDS))
+    text = _text(tuple(row.get(name) or "" for name in (*_WORDS, "source_ref")))
     if not all(any(stem in text for stem in stems) for stems in _stems(phrase)):
         return False
     return grammar.said(text, (phrase,)) is not None or bool(grammar.named(text, ((phrase, True),)))

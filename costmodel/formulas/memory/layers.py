@@ -37,7 +37,8 @@ class Layers:
         return 1.0 / self.point.pipeline + self.kind.extra_layers / self.counted.layer_count
 
     def elements(self, sem: Semantics) -> Held:
-        """Parameters in HBM before ZeRO. A tied head is a copy of its own where there is a pipeline."""
+        """Parameters in HBM before ZeRO. A tied head is a copy of its own where there is a pipeline, and so is the
+        embedding of a stage that looks it up again (Megatron-Core's `multi_token_prediction.py`)."""
         return self._held(
             lambda block: block.parameters,
             lambda block: block.head_parameters,
@@ -88,7 +89,8 @@ class Layers:
         last = total(own(block) for block in self.counted.blocks if block.position == Position.LAST)
         heads = total(tied(block) for block in self.counted.blocks if block.position == Position.LAST)
         shared = self.counted.tied * self.point.single_stage(sem) * heads
-        return self.kind.first * first, self.kind.last * (last - shared)
+        copied = self.counted.embeds_again * (1 - self.kind.first) * first
+        return self.kind.first * first, self.kind.last * (last - shared + copied)
 
     def _held(
         self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics, kept: Scalar = 1.0

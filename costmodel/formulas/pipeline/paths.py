@@ -23,7 +23,7 @@ for legal plans, so the result is log-convex in rates and latencies.
 from costmodel.formulas.pipeline import both_ways, folded, interleaved
 from costmodel.formulas.pipeline.stages import Hops, Pipeline, Run, run_of
 from costmodel.inputs import PlanPoint
-from costmodel.semantics import Scalar, Semantics
+from costmodel.semantics import Scalar, Semantics, total
 
 
 def pipeline_s(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -46,13 +46,13 @@ def _through_all_stages(run: Run, sem: Semantics) -> tuple[Scalar, ...]:
     """The first microbatch's way to the last stage and back, and m - 1 turns that one thing holds up."""
     ends_s, plain = _ends_s(run), run.stages.plain
     turns_s = plain.passes_s(run.m, run.m, 0.0) + plain.passes_s(run.fill, run.fill, 0.0) + ends_s
-    steady_s = turns_s + run.after * plain.weights_s
+    steady_s, between_s = turns_s + run.after * plain.weights_s, total(run.between_s)
     return (
         _middle_stage_s(run, steady_s, sem),
-        _last_stage_s(run, steady_s),
-        _paced_by_transfers_s(run, turns_s, sem),
+        _last_stage_s(run, steady_s + between_s),
+        _paced_by_transfers_s(run, turns_s + between_s, sem),
         _all_on_the_last_stage_s(run),
-        _two_phases_s(run, ends_s, sem),
+        _two_phases_s(run, ends_s + between_s, sem),
     )
 
 
@@ -62,7 +62,10 @@ def _ends_s(run: Run) -> Scalar:
 
 
 def _middle_stage_s(run: Run, steady_s: Scalar, sem: Semantics) -> Scalar:
-    """Turns on a middle stage of more layers; a turn in which all stages wait for each other takes two transfers."""
+    """Turns on a middle stage of more layers; a turn in which all stages wait for each other takes two transfers.
+
+    (Its first warm-up hides a forward or more, about as much as middle stages have beyond plain ones on the way.)
+    """
     m, middle = run.m, run.stages.middle
     held_s = steady_s + middle.passes_s(m - 1, m - 1, run.after)
     return held_s + 2.0 * _pace_s(run) * sem.minimum(run.p - 1, _waiting_turns(run, sem))
@@ -95,7 +98,7 @@ def _waiting_turns(run: Run, sem: Semantics) -> Scalar:
 def _all_on_the_last_stage_s(run: Run) -> Scalar:
     """The way to the last stage, and all microbatches on it."""
     m, stages = run.m, run.stages
-    way_s = (1 - run.single) * stages.first.forward_s + run.hops.ends_s * (run.p - 1)
+    way_s = (1 - run.single) * stages.first.forward_s + run.hops.ends_s * (run.p - 1) + run.between_s[0]
     turns_s = stages.plain.passes_s(m, m, m) + run.fill * stages.plain.forward_s
     return turns_s + stages.last.passes_s(m, m, m) + way_s
 
@@ -114,7 +117,7 @@ def _held_by_the_first_stage(run: Run, sem: Semantics) -> tuple[Scalar, ...]:
     """Turns on a heavy first stage, of which the warm-up hides some; it is never done before all its work."""
     m, fill, reach, after = run.m, run.fill, run.reach, run.after
     plain, first, last = run.stages.plain, run.stages.first, run.stages.last
-    to_last_s = last.both_s + run.round_trips * run.hops.ends_s
+    to_last_s = last.both_s + total(run.between_s) + run.round_trips * run.hops.ends_s
     # it is never idle: all its work, with the head where it holds it too
     busy_s = plain.passes_s(m, m, m) + first.passes_s(m, m, m) + run.single * m * last.seconds
     # its backwards hold up the end: forwards only from the warm-up on, and backwards drain the pipeline

@@ -69,8 +69,10 @@ class Stage:
 
 @pytree
 class Pipeline:
-    """The stages of one pipeline: a plain one, and what the first, a middle and the last one have beyond it.
+    """The stages of one pipeline: a plain one, and what the first, the heaviest middle and the last one have beyond it.
 
+    `between` is what all middle stages together have beyond plain ones: the layers that both ends have less (where ends
+    have more, nothing: their way is taken to be as long as with plain stages between them).
     `streams` is a plain stage's, whose layers take `layers`; stages with more layers have more of it.
     """
 
@@ -78,6 +80,7 @@ class Pipeline:
     first: Stage
     middle: Stage
     last: Stage
+    between: Stage = Stage(forward_s=0.0, backward_s=0.0, weights_s=0.0)
     streams: Streams | None = None
     layers: Stage | None = None  # of a plain stage that streams: without the host's work, which no layer has
     hidden_s: Scalar = 0.0  # what a forward and a backward pass of a plain stage that run together take less than alone
@@ -94,6 +97,7 @@ class Pipeline:
             plain=self.plain.merged(split),
             first=self.first.merged(split),
             middle=self.middle.merged(split),
+            between=self.between.merged(split),
             last=self.last.merged(split),
             layers=None if self.layers is None else self.layers.merged(split),
         )
@@ -114,6 +118,7 @@ class Pipeline:
             plain=waiting,
             first=self.first + waits(point.extra_layers_first),
             middle=self.middle + waits(point.extra_layers_middle),
+            between=self.between + waits(-(point.extra_layers_first + point.extra_layers_last)),
             last=self.last + waits(point.extra_layers_last),
             hidden_s=self.hidden_s,
         )
@@ -148,6 +153,7 @@ class Run(NamedTuple):
     reach: Scalar  # turns from the end of the first stage's warm-up on, over all stages
     after: Scalar  # those of them that are the first stage's own
     together_s: Scalar  # a forward and a backward pass of a plain stage that run together
+    between_s: tuple[Scalar, Scalar]  # F and B that a way over the middle stages takes beyond that over plain ones
 
     @property
     def round_trips(self) -> Scalar:
@@ -181,7 +187,14 @@ def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, s
         reach=reach,
         after=reach - (p - 1),
         together_s=stages.plain.seconds - stages.hidden_s,
+        between_s=_between_s(stages, row, sem),
     )
+
+
+def _between_s(stages: Pipeline, row: ScheduleRow, sem: Semantics) -> tuple[Scalar, Scalar]:
+    """Of schedules whose way does not turn round on the last stage."""
+    both = (1 - row.folds) * stages.between.forward_s, (1 - row.folds) * stages.between.backward_s
+    return sem.maximum(both[0], 0.0), sem.maximum(both[1], 0.0)
 
 
 def plain_s(pipe: Pipeline, point: PlanPoint, sem: Semantics) -> Scalar:

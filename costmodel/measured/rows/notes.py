@@ -20,6 +20,8 @@ _OF_SOURCE = (
     "whole_heads",
 )
 """Facts that a source's name tells."""
+_OF_RELEASE = ("engine_loss",)
+"""Facts that a release tells, which a citation may name too."""
 _BESIDE_RECOMPUTE = ("offloaded_projections", "offloaded_activations")
 """Facts that the cell of recompute tells: what goes to the host's memory instead."""
 _DEEPSPEED = (("deep speed", True),)
@@ -50,6 +52,7 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     absent."""
     facts = _in_words(cells(row, "notes", "zero_stage_or_fsdp", "model", "sp"))
     by_software = _flags(cells(row, "notes", "source"), _OF_SOURCE)
+    by_software |= _flags(cells(row, "notes", "source", "source_ref"), _OF_RELEASE)
     by_notes = {name: facts[name] for name in _OF_SOURCE if name in facts}  # which deny what the name says
     return facts | _flags(row.get("recompute") or "", _BESIDE_RECOMPUTE) | by_software | by_notes
 

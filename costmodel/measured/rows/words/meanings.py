@@ -11,6 +11,7 @@ from types import MappingProxyType
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
 from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
+from costmodel.measured.rows.words.software import releases
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
@@ -106,11 +107,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "compile* cross_entropy|ce|ce_loss|loss",
         "foundry",  # K: flash-attention's
     ),
-    # K: recipes of Megatron-Bridge set `cross_entropy_fusion_impl` to te, as NeMo's performance scripts do since 25.04
+    # K: `cross_entropy_fusion_impl` te: Megatron-Bridge, NeMo's scripts since 25.04 (96578928a7), DGX Cloud since 25.05
     "engine_loss": (
         "te|transformer_engine & cross_entropy|ce|ce_loss",
         "megatron bridge",
-        "nemo framework|megatron? 25.04|25.07|25.09|25.11",
+        f"nemo framework|megatron? container? {releases(25, 4)}",
+        f"{releases(25, 4)} nemo framework? container",
+        f"dgxc|dgx_cloud & v? {releases(25, 5)}",
     ),
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce|ce_loss|loss|logit*", "liger*"),
     # K: BigScience prints what nvidia-smi shows; Primus' log "hip mem usage", which is `mem_get_info`: total less free

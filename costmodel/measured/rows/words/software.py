@@ -63,3 +63,9 @@ SCHEDULES = (
     ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
 )  # fmt: skip
 """Pipeline schedules by name."""
+
+
+def releases(year: int, month: int) -> str:
+    """Releases named by year and month from this one on, as alternatives of a phrase."""
+    every = ((y, m) for y in range(year, 30) for m in range(1, 13))
+    return "|".join(f"{y}.{m:02d}" for y, m in every if (y, m) >= (year, month))
