@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.inputs import Plan
 from costmodel.specs import violations
 from experiments.search_quality.suite import Question
-from optimize.clusters import continuous_answer, misses
+from optimize.clusters import continuous_answer, holding, misses
 from optimize.diagnosis import validate
 from optimize.plans import plan_value
 from optimize.question import sized
@@ -36,9 +36,9 @@ def score_plan(question: Question, plan: Plan) -> float | None:
 def score_design(
     question: Question, accelerators: int, rates: Any, hbm_bytes: float, plans: list[Plan]
 ) -> float | None:
-    """Score of a cluster with the plan of each job. Memory is what the plans need, up to rounding."""
+    """Score of a cluster with the plan of each job. Memory is what their fullest stages need, as `design` has it."""
     problem = question.problem
-    hardware = problem.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators))
+    hardware = holding(problem, plans, problem.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators)))
     whole = sized(question.template, accelerators)
     if any(violations(plan, job.workload, whole) for plan, job in zip(plans, problem.jobs, strict=True)):
         return None

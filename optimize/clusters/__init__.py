@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optimize.clusters.evolution import evolved as evolved
     from optimize.clusters.frontier import FACTORS as FACTORS
     from optimize.clusters.frontier import SWEPT as SWEPT
+    from optimize.clusters.frontier import holding as holding
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.genes import Found as Found

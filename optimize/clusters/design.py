@@ -201,7 +201,7 @@ def _one(
     better = math.log(solved.value[0]) < best.log_value or limits.deadline_s is not None or limits.carbon_g is not None
     if np.isfinite(solved.value[0]) and better:
         hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
-    hardware = holding(problem, best.plan, dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)))
+    hardware = holding(problem, (best.plan,), dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)))
     answer = continuous_answer(
         problem,
         template,
@@ -232,7 +232,7 @@ def _several(
         problem,
         template,
         curves,
-        dataclasses.replace(hardware, hbm_bytes=float(hardware.hbm_bytes) * (1 + 1e-9)),
+        holding(problem, best.plans, dataclasses.replace(hardware, hbm_bytes=float(hardware.hbm_bytes) * (1 + 1e-9))),
         best.plans,
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,

@@ -8,7 +8,7 @@ each costs a fraction of the first.
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,15 +48,18 @@ def point_of(limit: str, problem: Problem, search: Progress) -> Mapping[str, Any
     }
 
 
-def holding(problem: Problem, plan: Plan, hardware: Hardware) -> Hardware:
-    """Hardware with the memory of the plan's fullest stage, and what the limits leave for the rates beside it.
+def holding(problem: Problem, plans: Sequence[Plan], hardware: Hardware) -> Hardware:
+    """Hardware with the memory of the fullest stage of any plan, and what the limits leave for the rates beside it.
 
     The search spreads every kind of layer evenly over the stages; where they follow one another (leading dense layers)
     a stage may need more.
     """
     count = int(hardware.accelerators)
-    stages = memory_by_stage(problem.job.workload, sized(problem.machine, count), plan)
-    peak_bytes = max(float(peak(stage, Exact(np))) for stage in stages)
+    stages = (
+        memory_by_stage(job.workload, sized(problem.machine, count), plan)
+        for job, plan in zip(problem.jobs, plans, strict=True)
+    )
+    peak_bytes = max(float(peak(stage, Exact(np))) for each in stages for stage in each)
     need = np.array([problem.machine.stack.memory_margin * peak_bytes * (1 + 1e-12)])
     have = problem.money.left(problem.limits, np.array([float(count)]), need)
     if need[0] <= hardware.hbm_bytes or have.usd[0] <= 0:
@@ -69,7 +72,7 @@ def _held(problem: Problem, best: Best) -> Best:
     """An answer on hardware that holds its fullest stage."""
     count, job = float(best.cell.accelerators), problem.job
     first = problem.hardware(np.exp(best.y), best.hbm_bytes, count)
-    hardware = holding(problem, best.plan, first)
+    hardware = holding(problem, (best.plan,), first)
     if hardware is first:
         return best
     y = np.log([[float(getattr(hardware, name)) for name in RATES]])

@@ -22,6 +22,7 @@ from optimize.question import Job, products_s
 from optimize.status import CommandError, Status
 
 _SAFE = 1.0 - 1e-9  # for the rounding of sums
+_MANY = 64  # pairs, of which one has its plan at once: an answer for whoever interrupts
 OUTCOMES = ("found", "bounded", "no plan", "no memory")
 
 Row = dict[str, Any]
@@ -100,6 +101,12 @@ def best_over(
     listed = {pair.accelerators for pair in queue}
     rows, best, complete, possible = list[Row](), None, True, len(queue)
     try:
+        if len(queue) > _MANY and not fewest and deadline_s is None:
+            first = _promising(queue)
+            rows.append(best_on(question, first.accelerators, first.batch))
+            best = rows[0] if rows[0]["outcome"] == "found" else None
+            queue.remove(first)
+            heapq.heapify(queue)
         while queue and not _ended(queue[0], best):
             pair = queue[0]  # where it stays while it is looked at: its bound holds if that is interrupted
             tell(f"{pair.accelerators:,} accelerators, batch {pair.batch:,}; {len(queue) - 1:,} more may be better")
@@ -124,6 +131,12 @@ def best_over(
         "gap": 0.0 if complete else best["compared"] / min(best["compared"], *(pair.bound for pair in queue)) - 1,
         "complete": complete,
     }
+
+
+def _promising(queue: Sequence[_Pair]) -> _Pair:
+    """Of the count with the least bound the batch that divides best."""
+    alike = (pair for pair in queue if pair.accelerators == queue[0].accelerators)
+    return max(alike, key=lambda pair: math.gcd(pair.accelerators, pair.batch))
 
 
 def best_on(question: Question, accelerators: int, batch: int) -> Row:

@@ -13,11 +13,13 @@ from costmodel.formulas.cost import parts
 from costmodel.formulas.memory import allocated_bytes, passing_bytes, peak
 from costmodel.inputs import Kind, Position, whole
 from costmodel.inputs.plan import Plan
+from costmodel.models import decoder
 from tests.support import GOLDEN
 from tests.support.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)
 TRACKED = tomllib.loads((GOLDEN / "fsdp_tracker.toml").read_text())
+COMPILED = tomllib.loads((GOLDEN / "compiled_block.toml").read_text())
 
 
 @pytest.mark.parametrize("run", TRACKED["runs"], ids=lambda run: " ".join(map(str, run.values())))
@@ -34,6 +36,25 @@ def test_tensors_of_fsdp_are_those_that_pytorch_tracks(run):
     held = dataclasses.replace(held, logits_bytes=held.logits_bytes - hole_bytes)
     found = allocated_bytes(held, machine.stack, SEM) - machine.stack.workspace_bytes - states_bytes
     assert found == pytest.approx(1e9 * run["peak_gb"], rel=TRACKED["tolerance"])
+
+
+@pytest.mark.parametrize("block", COMPILED["blocks"], ids=lambda block: block["recompute"])
+def test_a_compiled_block_keeps_what_pytorchs_partitioner_chooses(block):
+    """Of what one layer more keeps; the logarithms are 4 bytes for each token and head."""
+    hidden, heads, tokens = 512, 4, 384
+
+    def kept_bytes(layers):
+        sizes = {"hidden": hidden, "heads": heads, "ffn": 1376, "layers": layers, "vocabulary": 1024}
+        workload = decoder(**sizes, sequence=tokens, batch=8, gated=True)
+        where = load_cluster("h100", accelerators=8, software="fsdp")
+        compiled = dataclasses.replace(where.stack.habits, eager=False)
+        where = dataclasses.replace(where, stack=dataclasses.replace(where.stack, habits=compiled))
+        plan = Plan(data=8, zero_stage=3, microbatch=1, recompute=block["recompute"])
+        return parts(*prepare(workload, where, plan), SEM).memory.first.activations_bytes
+
+    per_unit = (kept_bytes(2) - kept_bytes(1)) / (tokens * hidden)
+    logarithms = 0.0 if block["recompute"] == "full" else 4.0 * heads / hidden
+    assert per_unit - logarithms == pytest.approx(block["bytes_per_unit"], rel=block["tolerance"])
 
 
 def stage(workload, plan, **stack):

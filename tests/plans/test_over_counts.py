@@ -88,6 +88,26 @@ def test_a_gap_holds_for_the_pair_that_was_interrupted(after, monkeypatch):
     assert lowest <= min(best, looked[-1].bound) * (1 + 1e-12)
 
 
+def test_many_pairs_have_an_answer_soon(monkeypatch):
+    """That of one pair, which is as good as its gap says; and the same in the end."""
+    own = question(by_sequence=True)
+    best, looked = best_over(own, COUNTS, BATCHES)["best"], []
+    monkeypatch.setattr(over_counts, "_MANY", 8)
+    usual = over_counts._look
+
+    def interrupted(*asked):
+        looked.append(asked[1])
+        if len(looked) == 4:  # that pair takes two
+            raise KeyboardInterrupt
+        return usual(*asked)
+
+    assert best_over(own, COUNTS, BATCHES)["best"] == best
+    monkeypatch.setattr(over_counts, "_look", interrupted)
+    found = best_over(own, COUNTS, BATCHES)
+    assert not found["complete"]
+    assert found["best"]["compared"] / (1 + found["gap"]) <= best["compared"] * (1 + 1e-12)
+
+
 def test_the_fewest_are_the_least_count_of_all_that_have_a_plan():
     large = small_decoder(batch=16, hidden=2048, ffn=8192)
     small = dataclasses.replace(MACHINE, accelerator=accelerator(hbm_bytes=4.2 * 2**30))
