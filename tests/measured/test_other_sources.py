@@ -36,6 +36,15 @@ SMALL = {"gpus": "8", "tp": "1", "pp": "1", "global_batch_sequences": ""}
         ({"notes": "TP 4 x 16-deep pipeline"}, "pipeline", 16),
         ({"recompute": "0 layers"}, "recompute", "none"),
         ({"notes": "recomputation everywhere"}, "recompute", "full"),
+        ({"zero_stage_or_fsdp": "pure DP"}, "zero_stage", 0),
+        ({"zero_stage_or_fsdp": "LocalDDP"}, "zero_stage", 0),
+        ({"zero_stage_or_fsdp": "FSDP2 (reshard_after_forward=never)"}, "zero_stage", 2),
+        ({"zero_stage_or_fsdp": "HSDP 16 x 4 (shard x replicate)"}, "data_shard", 16),
+        ({"recompute": "GC"}, "recompute", "full"),
+        ({"recompute": "moe layer"}, "recompute", "selective"),
+        ({"recompute": "nothing_saveable"}, "recompute", "full"),
+        ({"recompute": "everything_saveable"}, "recompute", "none"),
+        ({"flash_attention": "PyTorch eager"}, "attention", "unfused"),
         ({"notes": "GPipe with 4 partitions"}, "schedule", "gpipe"),
         ({"notes": "PP 4, schedule ZBVZeroBubble"}, "schedule", "zb_v"),
         ({"notes": "activation_checkpointing: one_in_four"}, "recompute_share", 0.25),  # OLMo's names
@@ -111,3 +120,9 @@ def test_columns_of_other_tables(name, column):
 def test_accelerators_that_are_not_used_do_not_count():
     plan = read(**OPEN | {"gpus": "300", "notes": "288 of 300 GPUs used, TP 8"}).plan
     assert (plan.accelerators, plan.data) == (288, 36)
+
+
+@pytest.mark.parametrize("cell", ["not stated", "not printed", "n/s", "unspecified", "auto", "varies"])
+@pytest.mark.parametrize("column", ["recompute", "tp", "micro_batch", "precision"])
+def test_cells_that_leave_it_open(cell, column):
+    assert read(**OPEN | {column: cell}).plan == read(**OPEN | {column: ""}).plan

@@ -91,11 +91,16 @@ def _recompute_mode(columns: Columns) -> str | None:
         return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
     if cell.lower() in NO_WORDS or re.match(r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()):
         return "none"
+    if _EXPERTS.fullmatch(cell.lower()):
+        return "selective"
     is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
     mode = _of(cell, meanings.RECOMPUTE_CELLS, denied="none") or ("full" if is_share else None)
     if mode is None:
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     return mode
+
+
+_EXPERTS = re.compile(r"(?:the )?(?:moe|experts?)(?: layers?)?(?: only)?")  # and nothing of the attention
 
 
 def _beside(columns: Columns) -> str:
@@ -200,8 +205,9 @@ def attention(columns: Columns, facts: Mapping[str, float], family: str) -> str:
     cell, notes = columns.text("flash_attention"), _without_versions(columns.text("notes"))
     if cell.lower() in NO_WORDS:
         return "unfused"
-    if cell.lower() in _ALONE:
-        return _ALONE[cell.lower()]
+    alone = re.sub(r"^(?:py)?torch\s|\sattention$", "", cell.lower())
+    if alone in _ALONE:
+        return _ALONE[alone]
     kernel = _of(cell, meanings.ATTENTIONS, denied="unfused")
     if kernel is None or kernel == "flash":
         kernel = _of(notes, meanings.ATTENTIONS, denied=None if kernel else "unfused") or kernel

@@ -28,6 +28,10 @@ NOTHING = (
     "default",
 )
 """Words of a cell for no, for yes, and for what is not said."""
+_OPEN = re.compile(
+    r"(?:not|un|never|nowhere)[\s-]?(?:stated|printed|given|listed|known|specified|mentioned|reported|disclosed"
+    r"|published|applicable|available|clear)\.?|n/?[sr]|auto|varies|various"
+)
 _KINDS = {
     "gated_ffn": (("swiglu", "geglu", "reglu", "gated", "glu"), ("gelu", "relu", "squared", "plain", "mlp")),
     "sp": (("ulysses", "ring", "megatron", "sp", "tp"), ()),
@@ -56,7 +60,7 @@ class Columns:
     def text(self, name: str) -> str:
         """The cell, stripped; an absent column, and a word for what is not said, is an empty cell."""
         cell = (self.row.get(name) or "").strip()
-        return "" if cell.lower() in NOTHING else cell
+        return "" if cell.lower() in NOTHING or _OPEN.fullmatch(cell.lower()) else cell
 
     def number(self, name: str) -> float | None:
         """A finite number above zero, with or without its unit, or None for a cell that says none."""

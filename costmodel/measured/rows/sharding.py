@@ -12,7 +12,10 @@ from costmodel.measured.rows.words import chosen, clauses, meanings, said
 
 _HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "intra node shard*|fsdp")
 _HYBRID += ("shard*|fsdp|mics within|inside each|a|one|the? node|host",)
-_PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
+_PLAIN = re.compile(
+    r"^(none|no|(?:local|torch) ?ddp|(?:(?:pure|vanilla) )?d?dp|data parallel\w*|off|false|plain|replicat\w*)\b"
+    r"(?!\s*\+)"
+)
 _UNDIVIDED = (
     "weight*|param* is|are? replicated|whole on|across|over every|each|all",
     "ddp",
@@ -157,7 +160,7 @@ _GROUPS = (
     r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?(?: *[=x] *| +(?!2\b))(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
-    r"|\d+\s?x\s?(\d+) \(replicate x shard\)"
+    r"|\d+\s?x\s?(\d+) \(replicate x shard\)|(\d+)\s?x\s?\d+ \(shard x replicate\)"
 )
 _COPIES = re.compile(r"replicat\w*[ _=:x]*(\d+)(?! x)|(\d+)[ -]?(?:way )?(?:replicas?|replicat\w+)\b")
 

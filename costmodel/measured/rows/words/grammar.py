@@ -226,7 +226,7 @@ _NOT_AFTER = re.compile(
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
-    r"|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
+    r"|never\b|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )

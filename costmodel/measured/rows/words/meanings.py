@@ -365,9 +365,10 @@ ATTENTIONS = (
 
 RECOMPUTED = (_RECOMPUTE,)
 
+_POLICIES = (("nothing saveable|savable", "full"), ("everything saveable|savable", "none"))
 RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
-    ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
+    *_POLICIES, ("remat*|policy & save* nothing", "full"),
     (f"full* gradient|activation|grad|act|layer|block {_RECOMPUTE}", "full"),
     (f"full* {_RECOMPUTE}", "full"), ("recompute* activations full*", "full"),
     (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
@@ -390,11 +391,12 @@ RECOMPUTES = (
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 
 RECOMPUTE_CELLS = (
+    *_POLICIES,
     ("selective|sel|fine_grained", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     # K: Megatron-Core's recompute modules
     (_MODULES, "selective"),
     ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
-    ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac", "full"),
+    ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac|gc", "full"),
 )  # fmt: skip
 """The same in the column, where nothing else is spoken of."""

@@ -48,8 +48,8 @@ _RESPELT = (
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
     ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
     ("w/o", re.compile(r"\bw/o\b"), "without"),
-    ("batches of", re.compile(r"\b(\d+ micro[\s-]?batches) of (?=\d)"), r"\1, micro batch size "),
-    ("batches of", re.compile(r"\bmicro[\s-]?batches of (?=\d)"), "micro batch size "),
+    ("batches of", re.compile(r"\b(\d+ micro[\s-]?batches) of (?:size )?(?=\d)"), r"\1, micro batch size "),
+    ("batches of", re.compile(r"\bmicro[\s-]?batches of (?:size )?(?=\d)"), "micro batch size "),
     ("-true", re.compile(r"\b(bf16|fp16|16)-true\b"), r"pure \1-bit"),  # K: Lightning's; `bf16: true` is another's
     ("w/", re.compile(r"\bw/\s?(?=[a-z])"), "with "),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
