@@ -28,7 +28,7 @@ VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
 MANY_KINDS_BATCH = (
     16_384  # parts that pass between kinds and step leave the caches beyond: a fifth of the rate at 65,536
 )
-GRADIENT_BATCH = 8_192
+GRADIENT_BATCH = 2_048
 
 DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "copies")
 """The fields of a point that a plan may relax."""
