@@ -81,6 +81,7 @@ def test_batches_that_are_told_twice(notes, batch):
         ("EDR IB, 4 adapters per node", 6.25),
         ("HDR, 2 NICs per node", 6.25),
         ("8x2x200 Gb/s RoCE (16 NICs)", 50.0),
+        ("dual 200 Gb/s RoCE per node", 6.25),
         ("2x dual-port HDR100 per node", 6.25),
         ("24x100GbE RoCE per HPU: 21 inside the server, 3 out (scale-out 300 Gb/s per card)", 37.5),
     ],

@@ -71,7 +71,9 @@ _WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][D
 _CARDS_BEHIND = _any_case(
     r",\s+(?=\d+\s(?:nics?|hcas?|adapters?|ports?|rails?)\b(?![^,;|]*\d\s?[gt]))"
 )  # EDR IB, 4 adapters
-_RAILS = _any_case(r"(?<!x )\b(dual|quad)[\s-](?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)")
+_RAILS = _any_case(
+    r"(?<!x )\b(dual|quad)[\s-](?:(?:rail|port)(?:ed)?\s+(?=\d|[ehnx]dr)|(?=\d+\s?gb?(?:/s|ps|it)|[ehnx]dr))"
+)
 _PRODUCT = _any_case(r"(?<![\w.])(\d+)\s?x\s?([2-8])\s?x\s?(?=\d+\s?[gt]b?)")
 _PORTS = _any_case(r"(?<![\w.])(\d+)\s?x\s(dual|quad)[\s-]port\s+(?=[ehnx]dr)")
 _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
