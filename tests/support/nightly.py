@@ -18,6 +18,8 @@ _ORDERS = ("objects first, then r", "objects first, then f", "objects first, the
 _USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer", "swin")
 
 LONG = (
+    # by day: every operation beside JAX's, and gradients of batches between one-sided differences
+    "tests/evaluators/test_loops.py::test_gradients_are_those_of_dual_numbers",
     # by day: the README's example
     *(
         f"tests/whole/test_notebooks.py::test_runs[{name}]"
