@@ -36,7 +36,7 @@ class Beside:
     def __init__(self, first: Goes, end: float) -> None:
         self._reading, writing = Pipe(duplex=False)
         self._whole = True  # whether no message was left half read
-        arguments = (first, writing, end + LONGER_S, os.getpid())
+        arguments = (first, writing, self._reading, end + LONGER_S, os.getpid())
         self._child = get_context("fork").Process(target=_go_on, args=arguments, daemon=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of NumPy's threads, which forks do without
@@ -70,13 +70,14 @@ def beside(first: Goes, end: float) -> Beside | None:
         return None
 
 
-def _go_on(first: Goes, writing: Connection, end: float, parent: int) -> None:
-    """Tell of every improvement while anyone listens."""
+def _go_on(first: Goes, writing: Connection, reading: Connection, end: float, parent: int) -> None:
+    """Tell of every improvement while anyone listens. What goes wrong here is told where the search meets it, too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.nice(_BEHIND)
-    first.told = writing.send
-    with contextlib.suppress(OSError):
+    reading.close()  # the parent's: without it nobody listens
+    with contextlib.suppress(Exception):
+        os.nice(_BEHIND)
+        first.told = writing.send
         while time.monotonic() < end and os.getppid() == parent:
             first.run(1)  # one generation
     os._exit(0)

@@ -18,6 +18,7 @@ EVOLVED = 80_000  # evaluations of one job: half a second, as much as any method
 BORN, CHILDREN, PARENTS, ALIKE = 1024, 1024, 16, 2  # of a life, of a generation, parents, of these in one group
 PATIENCE, BETTER = 8, 1e-4  # generations without improvement (of a logarithm) after which a life ends
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
+REMEMBERED = 500  # plans at most, each with the batch that it is of: an hour of evolution needs no more than a minute
 
 Batch = Callable[[np.ndarray], np.ndarray]
 Rows = Mapping[str, np.ndarray]
@@ -109,6 +110,9 @@ class FirstAnswers:
             value = float(found.log_value[place])
             if value < INFEASIBLE and (key not in self.known or value < self.known[key][0]):
                 self.known[key] = value, found, place
+        if len(self.known) > REMEMBERED:
+            last = sorted(value for value, _, _ in self.known.values())[KEPT - 1]
+            self.known = {key: each for key, each in self.known.items() if each[0] <= last}
         best = int(found.log_value.argmin())
         if found.log_value[best] < min(self.best, INFEASIBLE):
             self.best = float(found.log_value[best])

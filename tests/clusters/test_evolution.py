@@ -10,7 +10,7 @@ import pytest
 from costmodel.inputs.embedding import embed
 from costmodel.specs.rules import violations
 from experiments.search_quality.suite import draw, problem_of
-from optimize.clusters import one_job, rows
+from optimize.clusters import evolution, one_job, rows
 from optimize.clusters.bounding import families_of
 from optimize.clusters.counts import cells, rows_of
 from optimize.clusters.evolution import FirstAnswers
@@ -141,3 +141,14 @@ def test_where_bounds_near_their_own_rates_dismiss_all_rows_nothing_is_open(monk
     assert found.finished
     assert found.best is not None
     assert found.best.log_value - 0.4 - 1e-9 <= found.log_bound <= found.best.log_value
+
+
+def test_what_is_kept_stays_though_little_is_remembered(monkeypatch):
+    """A long evolution forgets plans that the best are beyond."""
+    asked = problem(objective=Objective.time, limits=Limits(budget_usd=1.5e6, accelerators=32))
+    _, every, _ = evolved(asked)
+    monkeypatch.setattr(evolution, "KEPT", 5)
+    monkeypatch.setattr(evolution, "REMEMBERED", 9)
+    first, found, _ = evolved(asked)
+    assert [each.log_value for each in found] == [each.log_value for each in every[:5]]
+    assert len(first.known) <= 9

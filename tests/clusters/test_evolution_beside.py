@@ -113,6 +113,44 @@ def test_it_ends_with_its_parent_and_at_the_end_of_its_time():
             program.kill()
 
 
+def test_it_ends_with_its_parent_while_it_waits_for_room():
+    """What it tells fills the pipe: nobody listens."""
+    script = """
+    class Much:
+        def run(self, evaluations):
+            self.told(b" " * 100_000)
+
+    own = beside.beside(Much(), time.monotonic() + 60.0)
+    print(own._child.pid, flush=True)
+    time.sleep(60.0)
+    """
+    command = [sys.executable, "-c", BEGIN + textwrap.dedent(script)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        child, end = int(program.stdout.readline()), time.monotonic() + 20.0
+        time.sleep(0.3)
+        assert _running(child)
+        program.kill()
+        program.wait()
+        while _running(child) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not _running(child)
+
+
+def test_what_goes_wrong_in_it_is_not_told_twice():
+    script = """
+    class Wrong:
+        def run(self, evaluations):
+            raise ValueError
+
+    own = beside.beside(Wrong(), time.monotonic() + 60.0)
+    own._child.join(20.0)
+    print(list(own.heard()), own._child.is_alive())
+    own.close()
+    """
+    assert printed(script) == ["[]", "False"]
+
+
 def _running(process: int) -> bool:
     """Whether it is there and has not ended (one that nobody has asked about since is a zombie)."""
     try:
