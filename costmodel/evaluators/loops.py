@@ -48,14 +48,14 @@ def in_loops(program: Callable[..., Any], trees: Sequence[Any], shapes: Sequence
     points = max((shape[0] for some in shapes for shape in some if shape), default=0)
     structures = [jax.tree.structure(tree) for tree in trees]
     counts = [len(some) for some in shapes]
-    results: list[Any] = []
+    results: list[tuple[Any, Shapes]] = []
 
     def of_leaves(*leaves: Any) -> Any:
         rest, grown = iter(leaves), []
         for structure, count in zip(structures, counts, strict=True):
             grown.append(jax.tree.unflatten(structure, [next(rest) for _ in range(count)]))
         flat, structure = jax.tree.flatten(program(*grown))
-        results[:] = [structure]
+        results[:] = [(structure, tuple(np.shape(leaf) for leaf in flat))]
         return flat
 
     numbers, inputs, outputs = numbered(of_leaves, *leaves)
@@ -65,8 +65,10 @@ def in_loops(program: Callable[..., Any], trees: Sequence[Any], shapes: Sequence
     def of_arrays(*arrays: Any) -> Any:
         flat = [array for tree in arrays for array in tree]
         rows = _rows(cut, flat, points, chunk)
-        where = [rows[cut.outputs.index(number)] for number in outputs]
-        return jax.tree.unflatten(results[0], where)
+        structure, result_shapes = results[0]
+        found = [rows[cut.outputs.index(number)] for number in outputs]
+        own = [row if shape else row.ravel()[0] for row, shape in zip(found, result_shapes, strict=True)]
+        return jax.tree.unflatten(structure, own)
 
     return of_arrays
 

@@ -26,20 +26,18 @@ from typing import Any
 import numpy as np
 
 from costmodel.evaluators import loops
+from costmodel.evaluators.loops import Shapes
 from costmodel.evaluators.programs import COMPILER_OPTIONS
 from costmodel.formulas import COLLECTIVES
 from costmodel.pytree import register_pytrees
 from costmodel.specs import digest_of_files
 
-MOST_S = 180.0  # that another process may take to compile
+MOST_S = 90.0  # that another process may take to compile, in each way
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
 _WAYS = {"loops": "", "fused": "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"}
 """By which another process compiles, the fastest first, and XLA's flag for each."""
 
 _COMPILING: list["subprocess.Popen[bytes]"] = []
-
-Shapes = tuple[tuple[int, ...], ...]
-"""Of each leaf, in order."""
 
 Packed = tuple[list[np.ndarray], Any, Shapes | None]
 """One array for all leaves of one shape; the structure of the tree; the shapes of its leaves."""
@@ -156,7 +154,7 @@ def _compiled_apart(path: Path, order: bytes, way: str) -> bool:
     places = os.pathsep.join(map(os.path.abspath, sys.path))
     settings = {"XLA_FLAGS": flags, "PYTHONPATH": places, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [
-        sys.executable,
+        sys.executable or "",  # none where Python is part of another program
         "-c",
         "from costmodel.evaluators.machine_code import compile_for_another; compile_for_another()",
     ]

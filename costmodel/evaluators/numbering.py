@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 FREE = {"broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}  # moves at most
 CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"}
 COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "eq", "ne"}
@@ -34,7 +36,7 @@ class Program:
 
     def leaf(self, size: int, constant: float | None = None) -> int:
         """A new input, or a constant (equal constants are one value)."""
-        key = ("constant", constant) if constant is not None else ("input", len(self.nodes))
+        key = ("constant", constant.hex()) if constant is not None else ("input", len(self.nodes))  # -0 is not 0
         return self._intern(key, Node("leaf", (), size, constant))
 
     def apply(self, primitive: str, operands: list[int], size: int, parameters: str = "") -> int:
@@ -64,6 +66,8 @@ class Program:
 
     def power(self, base: int, exponent: int, size: int) -> int:
         """A constant integer power, by squaring."""
+        if exponent == 0:
+            return self.leaf(1, 1.0)
         result = base
         for bit in bin(abs(exponent))[3:]:
             result = self.apply("mul", [result, result], size)
@@ -141,7 +145,14 @@ def _apply(program: Program, equation: Any, operands: list[int]) -> int:
         return program.power(operands[0], equation.params["y"], size)
     if name == "pow" and program.nodes[operands[1]].constant in (0.5, -0.5):
         return program.apply("sqrt" if program.nodes[operands[1]].constant == 0.5 else "rsqrt", operands[:1], size)
+    if name == "convert_element_type" and _rounds(equation.params["new_dtype"]):
+        return program.apply(f"convert to {equation.params['new_dtype']}", operands, size)
     return program.apply(name, operands[:1] if name in FREE else operands, size, _parameters(equation))
+
+
+def _rounds(kind: np.dtype) -> bool:
+    """Whether a conversion may change a number: to integers, verdicts, or floats of fewer bits than 32."""
+    return kind.kind != "f" or kind.itemsize < 4
 
 
 def _parameters(equation: Any) -> str:

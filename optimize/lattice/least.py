@@ -48,6 +48,7 @@ def lean_bytes(
 ) -> np.ndarray:
     """The same whatever their schedule and which of some modes of recompute they have, and of some ZeRO stages."""
     counted, least = counts(workload, point, _EXACT), np.array(np.inf)  # which neither of these changes
+    counted = dataclasses.replace(counted, embeds_again=0.0)  # of which schedules that come back need no copy
     held = [*leanest(point, counted.microbatches), *_sharing_ends(point, counted)]
     every = itertools.product(held, modes, shards or (point.zero,))
     for own, recompute, zero in every:

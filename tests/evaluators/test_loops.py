@@ -26,7 +26,8 @@ def every_operation(numbers, points):
     chosen = jnp.where((a > b) & ~(a < 0.5) | (a == c) | (b <= 0.2), jnp.maximum(a, b) - c, jnp.minimum(a, -b))
     roots = jnp.sqrt(a) + jax.lax.rsqrt(b) + a**0.5 * b**-0.5 + a**3 / 4.0 - 2.0 / b
     rest = jnp.exp(-a) + jnp.log(b) + jnp.log1p(a) + jnp.floor(3 * b) + jnp.abs(a - b) * jnp.sign(a - c) + a**1.7
-    return {"chosen": chosen, "all": (chosen + roots, rest), "twice": chosen, "number": c + 0 * a, "input": b}
+    edges = {"own": 2 * c, "one": jax.lax.integer_pow(a, 0) * b, "signed": 1 / jnp.where(a > b, 0.0, -0.0)}
+    return {"chosen": chosen, "all": (chosen + roots, rest), "twice": chosen, "number": c + 0 * a, "input": b} | edges
 
 
 @pytest.mark.parametrize("points", [(), (1,), (7,), (512,), (768,), (771,)])
@@ -41,12 +42,15 @@ def test_every_operation_is_that_of_jax(points, group, monkeypatch):
     found, expected = run(every_operation, trees), jax.jit(every_operation)(*trees)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for own, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(np.broadcast_to(own, points), np.broadcast_to(other, points), 2e-6, 1e-6)
+        assert (own.shape, own.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(own, other, 2e-6, 1e-6)
 
 
 def test_what_is_not_element_by_element_is_refused():
+    """Nor conversions that round."""
     x = np.ones(8, np.float32)
-    for program in (lambda x: {"y": jnp.cumsum(x)}, lambda x: {"y": jnp.sin(x)}):
+    rounded = (lambda x, kind=kind: {"y": 1.0 * x.astype(kind)} for kind in ("int32", "bool", "bfloat16"))
+    for program in (lambda x: {"y": jnp.cumsum(x)}, lambda x: {"y": jnp.sin(x)}, *rounded):
         with pytest.raises(ValueError, match=r"costmodel/evaluators/loops.py"):
             run(program, (x,))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 
 import jax
 import numpy as np
@@ -92,3 +93,17 @@ def test_another_process_compiles_and_the_file_is_loaded(tmp_path, monkeypatch):
     for _ in range(2):  # compiled here
         assert machine_code.stored(line, trees, result)(*arrays)["y"].tolist() == [1.0, 3.0, 5.0, 7.0]
         assert not file.exists()
+
+
+@pytest.mark.parametrize("python", ["/bin/false", "/nowhere", None, "hangs"])
+def test_where_no_other_process_compiles_it_is_compiled_here(python, tmp_path, monkeypatch):
+    hangs = tmp_path / "hangs"
+    hangs.write_text("#!/bin/sh\nexec sleep 60\n")
+    hangs.chmod(0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine_code, "MOST_S", 0.1)
+    monkeypatch.setattr(sys, "executable", str(hangs) if python == "hangs" else python)
+    found = machine_code.stored(line, ((np.float32(2.0), np.float32(1.0)), (np.float32(3.0),)), {"y": 0.0})
+    assert found([np.array([2, 1], np.float32)], [np.array([3], np.float32)])["y"] == 7
+    for running in machine_code._COMPILING:
+        running.wait(10)  # an error where it still runs

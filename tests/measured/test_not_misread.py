@@ -4,7 +4,9 @@ import pytest
 
 from costmodel.inputs import layers
 from costmodel.measured.rows import Unreadable, case
+from costmodel.measured.rows.headers.own_columns import meaning
 from costmodel.measured.rows.notes import facts_of
+from costmodel.measured.rows.words import between_nodes
 from tests.support.row_by_hand import ROW, read
 
 OPEN = ROW | dict.fromkeys(("tp", "cp", "pp", "dp", "vpp", "zero_stage_or_fsdp", "recompute", "micro_batch"), "")
@@ -146,3 +148,92 @@ def test_copies_beside_shards_leave_neither_tensors_nor_stages(notes):
     assert (plan.tensor, plan.pipeline, plan.data, plan.data_shard) == (1, 1, 64, 16)
     plan = read(**OPEN | {"tp": "2", "notes": notes.replace("16", "8")}).plan
     assert (plan.tensor, plan.pipeline, plan.data, plan.data_shard) == (2, 1, 32, 8)
+
+
+SMALL = OPEN | {"gpus": "8", "tp": "1", "pp": "1", "global_batch_sequences": ""}
+
+
+@pytest.mark.parametrize(
+    "notes",
+    ["On average 52 of 64 GPUs used", "8 of 64 GPUs used for evaluation", "8 of 64 GPUs used as spares"]
+    + ["32 of 64 GPUs used for tensor parallelism", "60 of the 64 GPUs busy", "32 of 64 GPUs used in another run"],
+)
+def test_accelerators_that_do_something_else_are_used_too(notes):
+    assert read(**OPEN | {"notes": f"{notes}; TP 8"}).plan.accelerators == 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"notes": "TP 8 never crosses nodes"}, "tensor", 8),
+        ({"notes": "full recompute never leaves memory short"}, "recompute", "full"),
+        ({"notes": "FSDP never ran out of memory"}, "zero_stage", 3),
+        ({"notes": "flash attention 2 never stores the N x N matrix", "flash_attention": ""}, "attention", "flash_2"),
+        ({"notes": "gradient checkpointing was never enabled"}, "recompute", "none"),
+        ({"zero_stage_or_fsdp": "FSDP2 (reshard_after_forward=never) + AC"}, "zero_stage", 2),
+        ({"zero_stage_or_fsdp": "MiCS 2.4x faster"}, "data_shard", None),
+        ({"zero_stage_or_fsdp": "MiCS (2 nodes)"}, "data_shard", None),
+        ({"zero_stage_or_fsdp": "not used"}, "zero_stage", 0),
+        ({"notes": "tested on T4/P100"}, "tensor", 1),
+        ({"notes": "T4/P4 GPUs are older"}, "pipeline", 1),
+        ({"notes": "on p4-t2 nodes"}, "pipeline", 1),
+        ({"notes": "T8/P2/D4"}, "tensor", 8),
+        ({"notes": "data pipelining over 4 hosts"}, "pipeline", 1),
+        ({"notes": "input pipelining across 8 hosts"}, "pipeline", 1),
+        ({"notes": "full activation checkpointing in 3 of 4 runs"}, "recompute_share", 1.0),
+        ({"recompute": "one_in_four"}, "recompute_share", 0.25),
+        ({"recompute": "not enabled"}, "recompute", "none"),
+        ({"hardware": "V100-32GB", "precision": "fp16", "flash_attention": "1"}, "attention", "flash"),
+    ],
+)
+def test_words_near_to_others(changes, field, value):
+    assert getattr(read(**OPEN | changes).plan, field) == value
+
+
+@pytest.mark.parametrize(
+    ("notes", "batch"),
+    [("throughput 3.5 samples/GPU/s; GBS 64", 64), ("12.3 sequences/GPU/s, batch size 64", 64)]
+    + [("17 samples/device per second; batch 128", 128), ("12 samples per GPU per second; batch 128", 128)]
+    + [("64 seqs/GPU-hour; GBS 128", 128), ("8 sequences/GPU", 64), ("16384 tokens per step per GPU", 64)]
+    + [("65536 tokens per step per GPU; mbs 2, ga 4", 64), ("batch of 65536 tokens per GPU", 256)]
+    + [("batch size 100, gradient accumulation 4", 100), ("batch 12, gradient accumulation 40", 3840)]
+    + [("warm-up batch of 0.1M tokens; 2 sequences per GPU, GA 64", 1024), ("batch of 2M tokens per GPU-hour", 1024)],
+)
+def test_rates_and_parts_are_no_batches(notes, batch):
+    assert read(**SMALL | {"notes": notes}).workload.batch == batch
+
+
+@pytest.mark.parametrize(
+    ("cell", "software"),
+    [("FSDP (like DeepSpeed ZeRO-3)", "fsdp"), ("FSDP full_shard = DeepSpeed stage 3", "fsdp")]
+    + [("DeepSpeed ZeRO-3", "deepspeed")],
+)
+def test_software_that_another_is_likened_to(cell, software):
+    assert read(**OPEN | {"source": "FSDP against DeepSpeed", "zero_stage_or_fsdp": cell}).stack == software
+
+
+@pytest.mark.parametrize("notes", ["compared with 2 slices of 256", "Kubernetes: 128 pods", "Other rows: 4 slices"])
+def test_slices_of_others(notes):
+    row = {"hardware": "TPU v4", "gpus": "512", "gpus_per_node": "4", "interconnect_note": "", "notes": notes}
+    assert read(**OPEN | row).fabric == "ici"
+
+
+@pytest.mark.parametrize(
+    ("note", "gbytes"),
+    [("800 Gb/s per A100 server", 12.5), ("400 Gb/s per H100 node", 6.25), ("800 Gb/s per A100-80GB node", 12.5)]
+    + [("200 Gb/s per MI300X", 25.0), ("400 Gb/s per H100-SXM", 50.0)],
+)
+def test_a_server_named_by_its_accelerators_is_a_server(note, gbytes):
+    assert between_nodes(note, 8, 50e9) == pytest.approx(1e9 * gbytes)
+
+
+def test_the_optimizers_offload_is_no_activation():
+    facts = facts_of(OPEN | {"notes": "full activation checkpointing with CPU offload of the optimizer"})
+    assert facts.get("host_optimizer")
+    assert not facts.get("offloaded_activations")
+
+
+def test_global_tokens_are_no_sequences():
+    meant = meaning("B_global (tokens)")
+    assert meant is not None
+    assert meant.columns == ("batch_tokens",)

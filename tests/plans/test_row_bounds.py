@@ -71,9 +71,14 @@ def test_a_group_of_microbatches_is_bounded_by_the_largest_that_fits(name, monke
     assert np.count_nonzero(quick == exact) >= 16
 
 
-@pytest.mark.parametrize("workload", [small_decoder(batch=24), dataclasses.replace(small_swin(), batch=24)])
+MORE_TOKENS = small_decoder(layers=7, mtp_layers=1, batch=24, vocabulary=200_000)
+BOTH_WAYS = [small_decoder(batch=24), dataclasses.replace(small_swin(), batch=24), MORE_TOKENS]
+
+
+@pytest.mark.parametrize("workload", BOTH_WAYS)
 def test_no_plan_both_ways_needs_less_than_its_row(workload):
-    """ZeRO divides both ends of the model by the ranks of both copies of a stage, also where one end is larger."""
+    """ZeRO divides both ends of the model by the ranks of both copies of a stage, also where one end is larger, and
+    no end has a copy of the embedding for modules of further tokens."""
     bare = dataclasses.replace(Stack(), context_bytes=0.0, workspace_bytes=0.0, communicator_bytes=0.0)
     whole = lattice(workload, cluster(8, stack=bare), {"schedule": "dualpipe", "zero_stage": 3})
     needed = exhaustive.exactly(whole, np.arange(len(whole))).peak_bytes
@@ -81,6 +86,17 @@ def test_no_plan_both_ways_needs_less_than_its_row(workload):
     row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
     assert np.all(needed >= least[row])
     assert (least[row] / needed).max() > 0.97
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_no_plan_needs_less_than_its_row_where_an_end_needs_the_embedding_again(tied):
+    """Schedules that come back have both ends on one stage, and no copy: they need less than 1F1B."""
+    bare = dataclasses.replace(Stack(), context_bytes=0.0, workspace_bytes=0.0, communicator_bytes=0.0)
+    workload = small_decoder(layers=3, mtp_layers=1, batch=8, tied=tied, vocabulary=50_000)
+    whole = lattice(workload, cluster(8, stack=bare), {"zero_stage": frozenset({1, 3}), "microbatch": 1})
+    every = np.arange(len(whole))
+    least = row_bounds.row_bytes(whole, np.arange(len(whole.ends)))[np.searchsorted(whole.ends, every, side="right")]
+    assert np.all(exhaustive.exactly(whole, every).peak_bytes >= least)
 
 
 FEWER = {"context": 32, "tensor": 1, "pipeline": 3, "microbatch": 128, "zero_stage": 3, "recompute": "none"}

@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.inputs import Habits
 from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowError, cells
-from costmodel.measured.rows.words import Table, chosen, clauses, meanings, said
+from costmodel.measured.rows.words import Table, chosen, clauses, meanings, numbered, said
 
 _remembered = functools.lru_cache(maxsize=4096)  # rows of one source say the same words
 _TOO_OLD = ("v100",)  # for bf16 and FlashAttention
@@ -39,13 +39,13 @@ def recompute(
 
 
 _SHARES = (("quarter of", 0.25), ("third of", 1 / 3), ("every third", 1 / 3), ("every fourth", 0.25))
-_ONE_IN = re.compile(r"\b(?:one|1)[ _-]in[ _-](two|three|four|\d+)\b")
+_ONE_IN = re.compile(r"(?:one|1)[ _-]in[ _-](\d+)")
 _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*", "half & layer*|block*")
 
 
 def _recomputed_share(cell: str) -> float | None:
     """The share of the layers that a cell names: `16/80 layers`, `8 of 32`, `50 %`, `every second layer`."""
-    cell = _ONE_IN.sub(r"1 of \1", cell)
+    cell = _ONE_IN.sub(r"1 of \1", numbered(cell.replace("_", " ")))
     found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
@@ -67,7 +67,7 @@ def _of_layers(notes: str) -> str:
     told, before = [], ""
     for clause in clauses(notes):
         share_of_it = re.fullmatch(r"\d+ (?:out )?of (?:the )?\d+ layers?(?: per \w+)?", clause)
-        if re.search(r"layer|block|ratio|fraction|share|proportion|\bin \d", clause) and said(
+        if re.search(r"layer|block|ratio|fraction|share|proportion|\b(?:1|one)[ -]in[ -]\d", clause) and said(
             before if share_of_it else clause, meanings.RECOMPUTED
         ):
             told.append(clause)
@@ -213,7 +213,7 @@ def attention(columns: Columns, facts: Mapping[str, float], family: str) -> str:
         kernel = _of(notes, meanings.ATTENTIONS, denied=None if kernel else "unfused") or kernel
     if kernel == "unfused" and cell.lower() in YES_WORDS:
         return "flash"
-    return kernel or ("unfused" if family in _TOO_OLD else "flash")
+    return kernel or ("unfused" if family in _TOO_OLD and cell.lower() not in YES_WORDS else "flash")
 
 
 @_remembered

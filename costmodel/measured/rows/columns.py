@@ -8,7 +8,7 @@ from costmodel.measured.rows.headers import COUNTED, measured
 from costmodel.specs import show
 
 NO_WORDS = ("0", "0.0", "no", "n", "false", "off", "none", "disabled", "disable", "unused", "without")
-NO_WORDS += ("w/o", "\u2717", "\u2718")
+NO_WORDS += ("not used", "not enabled", "not supported", "w/o", "\u2717", "\u2718")
 YES_WORDS = ("1", "1.0", "yes", "y", "true", "on", "enabled", "enable", "used", "with", "\u2713", "\u2714")
 NOTHING = (
     "",

@@ -8,7 +8,7 @@ from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.other_accelerators import as_other, divided, host_of, other_accelerator, parts_of
 from costmodel.measured.rows.records import Machine
-from costmodel.measured.rows.words import between_nodes, inside
+from costmodel.measured.rows.words import between_nodes, clauses, inside
 from costmodel.pytree import as_float, map_leaves
 from costmodel.specs import load_cluster, show
 
@@ -56,8 +56,7 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
     printed = f"{columns.text('hardware')} | {columns.row.get('gpus')}"
     note = columns.text("interconnect_note")
     if not _SLICES.search(note.lower()):  # which other words tell too
-        slices = _SLICES.search(columns.text("notes").lower())
-        note = f"{note}; {slices[0]}" if slices and "tpu" in name else note
+        note = f"{note}; {_told_slices(columns.text('notes'))}" if "tpu" in name else note
     parts = parts_of(name, printed, columns.text("notes"), memory_gb, per_node, accelerators)
     host = host_of(name)
     return _machine(
@@ -256,6 +255,15 @@ _SLICES = re.compile(r"(?<![\w.\-])(\d+)\s*(?:slice\(?s?\)?|pods?)(?: of (\d+))?
 _ULTRA = re.compile(r"ultra(?![\s\-]*cluster)")  # an UltraServer joins instances; UltraClusters are networks
 _PODS = {"tpu-v5p": 8960, "tpu-v7x": 9216}  # docs.cloud.google.com/tpu; of the others the last axis is the pod's
 _DATACENTRE = 3.125e9  # of TPU v4, whose pages print none: that of v5e, 100 Gb/s for 4 chips (data/clusters.toml)
+
+
+_OF_OTHER_SLICES = re.compile(r"\b(?:compared|than|versus|vs|unlike|one of|kubernetes|k8s|gke)\b")
+
+
+def _told_slices(notes: str) -> str:
+    """What the notes tell of slices or pods, but for those of others and Kubernetes' pods."""
+    found = ((clause, _SLICES.search(clause)) for clause in clauses(notes))
+    return next((each[0] for clause, each in found if each and not _OF_OTHER_SLICES.search(clause)), "")
 
 
 def _slices(note: str, sharding: str, accelerators: int, largest: int) -> tuple[int, int]:

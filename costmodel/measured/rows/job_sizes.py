@@ -30,8 +30,12 @@ _SEQUENCE = re.compile(
 )
 _CAPABLE = re.compile(r"\bsupport(?:s|ed|ing)? (?:a |an |up to )*$")  # of the model, not of the row
 _FEWEST_TOKENS, _MOST_TOKENS = 1024, 4e8  # of a batch
+_MOST_TOKENS_AT_ONCE = 2**16  # of a microbatch
 _LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
+_OF_EACH = re.compile(
+    r"\w*\s*(?:/|(?:per|on each|on every)\s)\s*(?:gpu|device|chip|rank|accelerator)\b(?![\s-](?:hour|second|type))"
+)
 
 
 def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:
@@ -69,12 +73,14 @@ def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
     sequence, notes = columns.needed("seq"), columns.text("notes").lower()
     found, tokens = _TOKENS.search(notes), 0.0
     if found:
-        tokens = _tokens(found, sequence) * (ranks if _OF_A_RANK.search(notes[: found.start()]) else 1)
-    if max(_FEWEST_TOKENS, 2 * (each or 0) * sequence) <= tokens <= _MOST_TOKENS:  # fewer are a microbatch's
+        of_a_rank = _OF_A_RANK.search(notes[: found.start()]) or _OF_EACH.match(notes[found.end() :])
+        tokens = _tokens(found, sequence) * (ranks if of_a_rank else 1)
+    times = facts.get("accumulation", 0.0) if each else 0.0
+    if not times and max(_FEWEST_TOKENS, 2 * (each or 0) * sequence) <= tokens <= _MOST_TOKENS:  # fewer: a microbatch's
         batch = max(1, round(tokens / sequence))
         return batch, f"batch {batch}: {tokens / 1e6:g}M tokens a step"
-    if each and (facts.get("accumulation") or facts.get("local_batch")):
-        batch = int(each * facts.get("accumulation", 1.0)) * ranks
+    if each and (times or facts.get("local_batch")):
+        batch = int(each * (times or 1.0)) * ranks
         return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
     usual = _SMALL_TOKENS if (columns.number("params_B") or 1e3) < 2 else _USUAL_TOKENS
     most = max((each or 1) * (4 * stages if stages > 1 else 1), _RANK_TOKENS // sequence)
@@ -103,5 +109,6 @@ def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, flo
         return facts
     is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE
     ranks, times = _data_ranks(columns, facts), facts.get("accumulation", 0.0)
-    of_a_rank = is_known and (told < ranks or (times > 1 and bool(told % (ranks * times))))
+    is_small = told * (columns.number("seq") or _USUAL_SEQUENCE) <= _MOST_TOKENS_AT_ONCE
+    of_a_rank = is_known and (told < ranks or (times > 1 and is_small and bool(told % (ranks * times))))
     return {**facts, "local_batch" if of_a_rank else "global_batch": told}

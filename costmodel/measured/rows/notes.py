@@ -35,8 +35,9 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str |
         return "xla", True
     megatron = megatron_on(family)
     name = named(software_words(row), meanings.SOFTWARE_NAMES) or software
-    if name == "fsdp" and named(row.get("zero_stage_or_fsdp") or "", _DEEPSPEED):  # in a table of both
-        name = "deepspeed"
+    cell = row.get("zero_stage_or_fsdp") or ""
+    if name == "fsdp" and named(cell, _DEEPSPEED) and named(cell, meanings.SOFTWARE_NAMES) != "fsdp":
+        name = "deepspeed"  # in a table of both
     if name is not None:
         return megatron if name == "megatron-2022" else str(name), True
     return megatron if divided or megatron == "megatron-2022" else "fsdp", False

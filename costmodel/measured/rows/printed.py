@@ -48,8 +48,8 @@ _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what 
 
 
 _SOME = re.compile(
-    r"\b(\d+) (?:out )?of (?:the |its |all )?(\d+) (?:gpus|accelerators|chips|devices|cards|npus)"
-    r" (?:(?:are|were) )?(?:used|busy|active|in use)\b",
+    r"(?<!average )\b(\d+) (?:out )?of (?:the |its |all )?(\d+) (?:gpus|accelerators|chips|devices|cards|npus)"
+    r" (?:(?:are|were) )?(?:used|in use)(?=\W*$|\s*[,;.:|)]|\s(?:here|for (?:the |this )?(?:\w*training|run|job))\b)",
     re.IGNORECASE,
 )
 

@@ -155,7 +155,7 @@ _GROUPS = (
     rf"(\d+) {_RANKS} (?:per|in each) (?:\w+ )?group|groups? (?:of |size )?(\d+)"
     r"|(\d+)[ -](?:gpus?|ranks?|chips?|devices?|cards?|way) (?:\w+ )?(?:group|partition|island|hybrid)"
     r"|(?:shard\w*|partition\w*) (?:[\w()]+ ){0,3}?(?:group|size|degree|domain)s?(?: of| size| is|[ =:])* (\d+)"
-    r"|mics\W+(?:[a-z]+\W+){0,2}(\d+)\b"
+    r"|mics\W+(?:[a-z]+\W+){0,2}(\d+)\b(?!\.\d|\s?x|\s?nodes)"
     rf"|(?:over|within|across|among) (?:the |all )?(\d+) {_RANKS}"
     r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?(?: *[=x] *| +(?!2\b))(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"

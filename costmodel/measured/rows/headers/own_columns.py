@@ -87,7 +87,7 @@ def meaning(name: str) -> Meaning | None:
 
 def _of_tokens(words: str) -> Meaning | None:
     """Batches in tokens, and sequences in tokens or thousands of them."""
-    batch = re.fullmatch(r"(.*\bbatch\b.*?|gbs)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", words)
+    batch = re.fullmatch(r"(.*\bbatch\b.*?|gbs|b global)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", words)
     if batch and _known(batch[1]) in ("global_batch_sequences", "batch"):
         return Meaning(("batch_tokens",), batch[2] or "")
     length = re.fullmatch(r"(.*?)(?: in)?(?: (k))?(?: (?:tok(?:en)?s?|t))?", words)

@@ -75,7 +75,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("virtual_layers", r"num layers per virtual pipeline stage"),
     ("zero", r"zero(?: (?:stage|level))?|deepspeed stage"),
     ("zero_stage_or_fsdp", r"shard(?:ing)?(?: (?:strategy|type|mode))?|fsdp(?: (?:sharding )?(?:strategy|type|mode))?"),
-    ("zero_stage_or_fsdp", r"data parallel(?:ism)? (?:type|mode)|(?:optim(?:izer)?|states?|weights?) shard(?:ing)?"),
+    ("zero_stage_or_fsdp", r"data parallel(?:ism)? (?:type|mode)|(?:optim(?:izer)?|states?) shard(?:ing)?"),
     ("recompute", r"recomp(?:ut\w*)?(?: (?:granularity|mode|type))?"),
     ("recompute", r"(?:activation |gradient |grad )?(?:checkpointing|ckpt)(?: mode)?"),
     ("recompute", r"activations? checkpoint(?:ing)?(?: (?:mode|granularity|type))?|ac(?: mode)?|remat(?: policy)?"),

@@ -148,6 +148,7 @@ _NOTHING_MORE = re.compile(
 _OF_ANOTHER = re.compile(
     r"\b(?:virtual|expert|eval|evaluation|reduce|gather|nccl|zero)[\s\-]*$"
 )  # `virtual pp degree` is no `pp degree`
+_NO_PIPELINE = re.compile(r"\b(?:data|input|loader|prefetch\w*|preprocessing)[\s\-]*$")  # of data, before they are used
 _NO_DEGREE = re.compile(r"\b(?:sharded|per|dcn|ici)[\s\-]*$")
 """`sharded data parallel 8`, `batch per DP 36`, copies beside what MaxText's `ici_fsdp_parallelism` divides."""
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
@@ -168,6 +169,7 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
                 continue
             before = clause[max(0, found.start() - _REACH) : found.start()]
             no_degree = found[0].startswith(("data", "dp")) and _NO_DEGREE.search(before)
+            no_degree = no_degree or (found[0].startswith("pipelin") and _NO_PIPELINE.search(before))
             of_another = (
                 _OF_ANOTHER.search(before) or no_degree or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
             )
@@ -226,7 +228,7 @@ _NOT_AFTER = re.compile(
     r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
-    r"|never\b|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
+    r"|never\b(?=\W*$|\s?[)\]]|\s(?:used|enabled|applied|needed|active|set|switched|turned)\b)|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )

@@ -32,12 +32,14 @@ _NETWORK = _any_case(
 _IN_BITS = re.compile(r"\d\s?[GT]b|\d\s?G\b|\d\s*x\s*\d+\s?[GT]")  # links of a node are told in bytes
 _ASIDE = _any_case(r"pcie?\b|storage|management|data bandwidth|controller|not stated|unknown|not published")
 _CARD = _any_case(r"(?:connect-?x|cx)-?([5-8])\b")
+_CHIP_NAME = r"(?:[abhv]\d{2,3}0|g[bh]\d00|mi3\d\d)"
+_HOST = r"(?:node|host|server|machine|vm|instance|box)"
 _PER_NODE = _any_case(
-    r"(?:per|/|\ba\b|each|every)[\s-]*(?:node|host|server|machine|vm|instance|box)|node[- ]to[- ]node|\befa\b"
+    rf"(?:per|/|\ba\b|each|every)[\s-]*(?:{_CHIP_NAME}[\w\-]*[\s-])?{_HOST}|node[- ]to[- ]node|\befa\b"
 )
 _PER_CHIP = _any_case(
-    r"(?:per|/|\ba\b|each|every)[\s-]*"
-    r"(?:(?:gpu|chip|accelerator|device|rank|card|nic|xpu|npu|hpu|superchip|gcd)s?\b|[abhv]\d{2,3}0\b|g[bh]\d00\b|mi3\d\d)"
+    r"(?:per|/|\ba\b|each|every)[\s-]*(?:(?:gpu|chip|accelerator|device|rank|card|nic|xpu|npu|hpu|superchip|gcd)s?\b"
+    rf"|{_CHIP_NAME}x?\b(?![\s-](?:system|tray|rack|pod)))"
 )
 
 

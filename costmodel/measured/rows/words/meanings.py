@@ -77,7 +77,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "offloaded_activations": (
         "offload* of|for|all|the? activation*",
         "activation* checkpoint*? cpu|host|memory? offload*",
-        "checkpointing|ckpt with cpu|host offload*",
+        "full|selective? activation|gradient|grad|act? checkpointing|ckpt with cpu|host offload*!",  # of nothing else
         "activation* is|are? in|on|to|offloaded cpu|host",
         "activation* is|are? offloaded",
         "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",

@@ -38,11 +38,13 @@ _BLANKS = re.compile(r"[\s\u2010-\u2014]+")
 _OF_STATES = r"(?:param(?:eter)?s?|weights?|grad(?:ient)?s?|(?:optimi[sz]er )?states?|activations?|moment(?:um|s)?)"
 _SHORT = r"vs|resp|sel|incl|excl|approx|ca|cf|e\.g|i\.e|fig|sec|tab|eq|dist|optim|seq|par"
 _OF_A_BATCH = r"batch(?: size)?|bsz?|mbs|seqs?|sequences?|samples?"
+_OF_TIME = r"(?=(?:\s?/\s?|\sper\s|-)(?:s|secs?|seconds?|min\w*|h|hours?|days?)\b)"
 _RESPELT = (
     ("re-", re.compile(r"\bre-(?=mat|comput)"), "re"),
     ("lion", re.compile(r"\blion(?=\s(?:cluster|machine|supercomputer|system|hpc|partition|nodes?)\b)"), ""),
     (".", re.compile(rf"\b({_SHORT})\.(?=\s)"), r"\1"),
     ("/", re.compile(rf"\b({_OF_A_BATCH})\s?/\s?(?=(?:gpu|device|rank|chip)\b)"), r"\1 per "),
+    (" per ", re.compile(rf"\b(?:{_OF_A_BATCH}) per (?:gpu|device|rank|chip){_OF_TIME}"), "rate"),
     # what is written away is nothing that is computed again
     ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
@@ -76,7 +78,9 @@ _SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])|[(\[]\d+(?:,\d+)+[)\
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
 _GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
-_SPACED = re.compile(r"(?<![\w.\-])(?:[tpdce]\d+(?:,?\s|\s?[\-/]\s?)){1,4}[tpdce]\d+(?![\w.\-])")
+_SPACED = re.compile(  # T4/P4 are two accelerators
+    r"(?<![\w.\-/])(?:(?:[tpdce]\d+,?\s){1,4}|(?:[tpdce]\d+\s?[\-/]\s?){2,4})[tpdce]\d+(?![\w.\-/])"
+)
 _TURNED = re.compile(
     r"(?<![\w.])\d+(?:[tpdce]p?|\s[tpdce]p)(?:\s*[x/,\-]\s*(?:and\s)?\d+(?:[tpdce]p?|\s[tpdce]p))+(?!\w)"
 )
