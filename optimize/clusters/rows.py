@@ -217,7 +217,7 @@ def _with_needs(
     else:
         found, where = bound_of(cell, have, at, progress.cut)
     y[possible] = 0.5 * (at.y + where)
-    bound[possible] = np.where(have.usd > 0, found, np.inf)
+    bound[possible] = np.where(have.usd > 0, np.fmax(found, -np.inf), np.inf)  # what is no number says nothing
     return bound.reshape(need.shape), y.reshape(*need.shape, -1)
 
 

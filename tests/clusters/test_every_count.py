@@ -1,6 +1,7 @@
 """The bound of a design is about every count of accelerators that has a legal plan: none of them is forgotten."""
 
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from costmodel.formulas.curves import Curves, PowerLaw, hardware_of, with_hardwa
 from costmodel.pytree import as_floats
 from costmodel.specs.loading import load_cluster, load_curves
 from optimize.clusters import bounding, one_job, rows
+from optimize.clusters.counts import cells, rows_of
 from optimize.clusters.descent import descend
 from optimize.hardware.tangents import project
 from optimize.lattice.counts import legal_counts
@@ -189,3 +191,23 @@ def test_a_bound_that_says_nothing_dismisses_nothing(nothing, monkeypatch):
     assert found.best is not None
     assert found.best.log_value == pytest.approx(usual.best.log_value, abs=1e-3)
     assert found.log_bound <= usual.best.log_value
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_nor_do_bounds_of_modes_that_say_nothing(seed, monkeypatch):
+    """As many runs of rows are left as where the bound of each is minus infinity."""
+    progress, left = one_job.Progress(drawn(seed)), []
+    progress.unseen = one_job.by_count(cells(progress.problem))
+    rows.open_counts(progress, rows_of(progress.problem))
+    with_needs = {name: getattr(rows, name) for name in ("bound_of", "priced_bound")}
+    for nothing in (-np.inf, np.nan):
+
+        def says(bound, *asked, of=nothing, **more):
+            value, y = bound(*asked, **more)
+            return np.full_like(value, of), y
+
+        for name, bound in with_needs.items():
+            monkeypatch.setattr(rows, name, functools.partial(says, bound))
+        left.append([len(rows.runs_of(progress, part).indices) for part in progress.open])
+    assert left[0] == left[1]
+    assert sum(left[0]) > 100

@@ -12,6 +12,7 @@ from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from optimize.clusters.counts import cells
 from optimize.clusters.genes import Genes
+from optimize.clusters.mixes import pools
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
 from optimize.clusters.mixes.boxes import Planes, bounded, everything, halves
@@ -149,6 +150,23 @@ def test_a_bound_holds_whatever_it_starts_from_and_aims_at():
 @pytest.mark.parametrize("seed", [2, *range(200, 260)])
 def test_a_bound_holds_whatever_it_starts_from_by_night(seed):
     check_bounds(seed)
+
+
+def test_bounds_under_modes_that_say_nothing_dismiss_nothing(monkeypatch):
+    """All modes of rows stay open as where the bound of each is minus infinity."""
+    problem, left = asked(0), []
+    shared, found = brute_force(problem, COUNT, 0)
+    known = mixed(shared, found, 0)
+    progress = MixProgress(problem=problem, best=known, log_bounds={COUNT: products_bound(problem, COUNT)})
+    _, (pool, *_) = open_counts(progress, [rows_of_job(problem, job, COUNT) for job in problem.jobs], 1e3)
+    for nothing in (-np.inf, np.nan):
+        monkeypatch.setattr(pools, "least_value", lambda _, __, at, *___, of=nothing: (np.full(len(at.y), of), at.y))
+        nearer = pool._nearer(pool.open)
+
+        left.append((nearer.number.tolist(), nearer.bound.tolist()))
+    assert left[0] == left[1]
+    assert len(left[0][0]) > 10
+    assert np.isfinite(left[0][1]).all()  # by the bounds of their rows
 
 
 @pytest.mark.parametrize("seed", [1, 0, 3])  # by seconds of a step, by those of all steps, by energy

@@ -67,7 +67,7 @@ def test_the_deadline_of_two_jobs_together_is_kept(pairs, share):
     best = min(pairs)
     all_s = share * (best[1] + best[2])
     asked = dataclasses.replace(LIMITS, deadline_s=all_s)
-    found = search_parts(JOBS, asked, Objective.energy, 60.0, FEW)
+    found = search_parts(JOBS, asked, Objective.energy, 300.0, FEW)  # it ends by its proof: 17 s of a quiet core for .6
     expected = least(pairs, all_s=all_s)
     assert math.exp(found.log_value) == pytest.approx(expected, rel=1e-9)
     assert found.log_bound <= math.log(expected) + 1e-9 if math.isfinite(expected) else found.log_bound == math.inf

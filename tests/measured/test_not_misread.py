@@ -197,7 +197,7 @@ def test_words_near_to_others(changes, field, value):
     + [("64 seqs/GPU-hour; GBS 128", 128), ("8 sequences/GPU", 64), ("16384 tokens per step per GPU", 64)]
     + [("65536 tokens per step per GPU; mbs 2, ga 4", 64), ("batch of 65536 tokens per GPU", 256)]
     + [("batch size 100, gradient accumulation 4", 100), ("batch 12, gradient accumulation 40", 3840)]
-    + [("warm-up batch of 0.1M tokens; 2 sequences per GPU, GA 64", 1024)],
+    + [("warm-up batch of 0.1M tokens; 2 sequences per GPU, GA 64", 1024), ("batch of 2M tokens per GPU-hour", 1024)],
 )
 def test_rates_and_parts_are_no_batches(notes, batch):
     assert read(**SMALL | {"notes": notes}).workload.batch == batch

@@ -33,7 +33,9 @@ _FEWEST_TOKENS, _MOST_TOKENS = 1024, 4e8  # of a batch
 _MOST_TOKENS_AT_ONCE = 2**16  # of a microbatch
 _LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
-_OF_EACH = re.compile(r"\w*\s*(?:/|(?:per|on each|on every)\s)\s*(?:gpu|device|chip|rank|accelerator)\b")
+_OF_EACH = re.compile(
+    r"\w*\s*(?:/|(?:per|on each|on every)\s)\s*(?:gpu|device|chip|rank|accelerator)\b(?![\s-](?:hour|second|type))"
+)
 
 
 def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:

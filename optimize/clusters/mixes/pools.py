@@ -170,7 +170,8 @@ class Pool:
         some = np.flatnonzero(np.isfinite(need.ravel()))
         self.evaluations += len(some)
         at = at.keep(some)._replace(peak_bytes=need.ravel()[some])
-        found[some], where[some] = self._least(at, cell.ravel()[some])
+        least, where[some] = self._least(at, cell.ravel()[some])
+        found[some] = np.fmax(least, -np.inf)  # what is no number says nothing
         return found.reshape(need.shape), where.reshape(*need.shape, -1)
 
     def _runs(self, part: Members, level: np.ndarray) -> Members:
