@@ -18,6 +18,7 @@ _OF_SOURCE = (
     "allocated_memory",
     "memory_of_last",
     "whole_heads",
+    "shared_accumulation",
 )
 """Facts that a source's name tells."""
 _OF_RELEASE = ("engine_loss",)
