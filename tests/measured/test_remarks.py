@@ -28,11 +28,16 @@ SAID = {
     ("virtual_stages", 1): (
         "PP 2, 1F1B; {interleaved|the interleaved schedule} {was slower|was 4% slower|did not help|ran slower}",
     ),
-    ("schedule", "interleaved"): ("PP 2; interleaved, plain 1F1B was slower",),
+    ("schedule", "interleaved"): (
+        "PP 2, interleaved pipeline with virtual stages (number not {printed|given})",
+        "PP 2; interleaved, plain 1F1B was slower",),
     ("precision", "fp8_tensor"): ("FP8 per tensor; MXFP8 figures differ by 3 %",),
     ("precision", "bf16"): (
+        "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
+        "FP8: {N/A|n/a}",
         "bf16 (fp8 {run|training} diverged{| and is left out})", "bf16; {fp8|FP8} {omitted|left out|skipped}",
        "{float8|FP8} is the next row", "{bf16|BF16}; the next {row|table} has FP8"),
+    ("gradient_dtype", "bf16"): ("Megatron-LM; main grads bf16", "Megatron-LM, gradients {kept in|reduced in} bf16"),
     ("master_weights", False): (
         "bf16 weights and optimizer, {no|without an} {fp32|FP32|32-bit} copy",
         "no {fp32|float32} copies of the weights",
@@ -52,9 +57,10 @@ SAID = {
     ("data", 32): ("32 replicas of 2 GPUs each (tensor parallel)", "a copy on 2 GPUs"),
     ("pipeline", 2): ("2-way Megatron{-LM|} pipeline", "tensor parallel 8 and pipeline 2 {in|across} nodes"),
     ("microbatch", 8): ("GBS {64|} = 4 DP x 8 {MBS|micro-batch} x 2 accumulation",)
-    + ("TP 8, PP 2; {b=8|b = 8|batch 8} (micro{|-batch})", "TP 8, PP 2, micro b=8")
+    + ("t=8, p=2, b=8", "TP 8, PP 2; {b=8|b = 8|batch 8} (micro{|-batch})", "TP 8, PP 2, micro b=8")
     + ("GBS derived as 8 (micro-batch) x 2 (accumulation) x 4 (DP)", "8*2*4 (micro x accumulation x DP)"),
     ("data_shard", 16): ("HSDP with {one replica per|a copy on every} 2 nodes", "HSDP, shard over 2 nodes"),
+    ("offload_optimizer", 0.0): ("CPU offload of optimizer and activations {both|are both} {off|disabled}",),
     ("offload_optimizer", 1.0): ("Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
 }  # fmt: skip
 
@@ -63,6 +69,13 @@ SAID = {
 def test_said(field, value):
     for notes in sentences(*SAID[field, value]):
         assert getattr(read(**OPEN | {"notes": notes}).plan, field) == value, notes
+
+
+@pytest.mark.parametrize(
+    "notes", sentences("decoder layer inputs {are |}offloaded{ to the host|}", "layer-input offload")
+)
+def test_activations_offloaded(notes):
+    assert read(**OPEN | {"notes": notes}).facts["offloaded_activations"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -97,9 +110,38 @@ def test_a_slow_link_between_nodes_is_the_nodes():
     assert read(**row).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(25e9 / 8 / 8)
 
 
+@pytest.mark.parametrize("note", sentences("400 Gb/s per GPU (8x400G{ Ethernet|})", "NDR 400 x8", "8 x NDR 400"))
+def test_as_many_links_as_accelerators_are_one_each(note):
+    assert read(**OPEN | {"interconnect_note": note}).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(50e9)
+
+
 @pytest.mark.parametrize(
     "note", sentences("4 {Omni-Path|OPA|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node", "4 Omni-Path 100 Gb/s")
 )
 def test_links_counted_before_their_name(note):
     row = OPEN | {"hardware": "A100-80GB-SXM", "interconnect_note": note}
     assert read(**row).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(4 * 100e9 / 8 / 8)
+
+
+OF_SIZES = "no AC for {7B|8B}, selective AC for 13B, full AC for {70B|the 65B}"
+
+
+@pytest.mark.parametrize(("size", "recompute"), [("7", "none"), ("13", "selective"), ("70", "full")])
+def test_notes_that_tell_of_several_sizes(size, recompute):
+    for notes in sentences(OF_SIZES):
+        assert read(**OPEN | {"params_B": size, "notes": notes}).plan.recompute == recompute, notes
+
+
+def test_notes_of_other_sizes_alone_are_read():
+    assert read(**OPEN | {"params_B": "30", "notes": "full AC for 70B"}).plan.recompute == "full"
+
+
+def test_the_source_names_the_schedule_where_notes_do_not():
+    row = OPEN | {"pp": "2", "source": "torchgpipe paper"}
+    assert read(**row | {"notes": "TP 1"}).plan.schedule == "gpipe"
+    assert read(**row | {"notes": "1F1B"}).plan.schedule == "one_f_one_b"
+
+
+def test_a_devices_batch():
+    row = OPEN | {"global_batch_sequences": "", "tp": "1", "pp": "1", "notes": "device batch 4"}
+    assert read(**row).workload.batch == 256

@@ -133,9 +133,18 @@ def _about_recompute(notes: str) -> str:
     return "; ".join(_FLASH.sub("", clause) for clause in clauses(notes) if not is_file(clause))
 
 
+_THIS_ROW = re.compile(r"\b(?:this|the present) (?:row|run|line|entry|column|bar)\b")
+
+
+@_remembered
+def _of_this_row(text: str) -> str:
+    """The clauses that say that they tell of this row, beside others that tell of several."""
+    return "; ".join(clause for clause in clauses(text) if _THIS_ROW.search(clause)) if "this" in text else ""
+
+
 def _of(text: str, table: Table, denied: str | None = None) -> str | None:
     """What the text chooses of a table; `denied` where all that it names is denied."""
-    value = chosen(text, table)
+    value = chosen(_of_this_row(text), table) or chosen(text, table)
     if value is not None:
         return str(value)
     is_denied = denied is not None and said(text, tuple(phrase for phrase, _ in table)) is False
@@ -233,5 +242,6 @@ def dispatcher(columns: Columns) -> str | None:
 
 
 def schedule(columns: Columns) -> str | None:
-    """The pipeline schedule that the row names."""
-    return _of(f"{columns.text('schedule')} | {columns.text('notes')}", meanings.SCHEDULES)
+    """The pipeline schedule that the row names, or else its source."""
+    told = _of(f"{columns.text('schedule')} | {columns.text('notes')}", meanings.SCHEDULES)
+    return told or _of(columns.text("source"), meanings.SCHEDULES)

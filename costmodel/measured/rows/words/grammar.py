@@ -181,14 +181,17 @@ _NOT_AFTER = re.compile(
     r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture|runs?|variants?)){0,3}"
     r"(?:[\s:=(?.\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
-    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
+    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|n/a\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
     r"|never\b(?=\W*$|\s?[)\]]|\s(?:used|enabled|applied|needed|active|set|switched|turned)\b)|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|(?:(?:is|are|was|were) )?(?:left out|omitted|skipped)\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
     r"|not (?:yet|there|implemented)\b"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )
-_NOT_IN_THE_END = re.compile(r"\band (?:is|was|are|were)(?: \w+)? (?:not (?:used|enabled)|off|disabled)\b")
+_NOT_IN_THE_END = re.compile(
+    r"\b(?:and (?:is|was|are|were)(?: \w+)?|(?:both|all)(?: (?:is|was|are|were))?)"
+    r" (?:not (?:used|enabled)|unused|off|disabled)\b"
+)
 _OPEN_BEFORE = re.compile(
     r"\b(?:whether|if|maybe|perhaps|possibly|unknown|available|may|can|no (?:mention|word|information|details?)"
     r" (?:of|on|about))\W+(?:\w+\W+){0,2}$"
@@ -206,9 +209,14 @@ _SWITCHED = re.compile(
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
 
 
+_HOW_MANY = re.compile(
+    r"\((?:the |its |their )?(?:number|degree|count|size|how many)\b[^()]*\)"
+)  # which is open, not whether
+
+
 def _around(clause: str, start: int, end: int) -> tuple[str, str, str]:
     """What stands before, in and behind the place, as far as words act."""
-    return clause[max(0, start - _REACH) : start], clause[start:end], clause[end : end + _REACH]
+    return clause[max(0, start - _REACH) : start], clause[start:end], _HOW_MANY.sub("", clause[end : end + _REACH])
 
 
 def _denied(clause: str, start: int, end: int) -> bool:

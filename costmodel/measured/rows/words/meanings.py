@@ -97,7 +97,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
         "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
         "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
-        "offload* of? the? layer|block? input*|carry|carries",
+        "offload* & layer|block input*|carry|carries",
         "offload* of|the? of|the? checkpoint|ckpt",
     ),
     "offloaded_weights": (
@@ -219,7 +219,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch", "micro~ #"),
     "local_batch": (
         "local batch size? #",
-        "per device|gpu|rank train? batch size? #",
+        "per? device|gpu|rank train? batch size? #",
         f"batch|bs|bsz size? {_BATCH_OF} #",
         f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
         f"# sequence*|seq|sample* {_BATCH_OF}",

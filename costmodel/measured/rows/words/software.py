@@ -68,7 +68,7 @@ SCHEDULES = (
     ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
     ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
     ("looped|looping|circular|breadth_first", "interleaved"),
-    ("gpipe|g_pipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
+    ("gpipe|g_pipe|torch_gpipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
     ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
 )  # fmt: skip
 """Pipeline schedules by name."""

@@ -21,6 +21,7 @@ def _in_full(thousands: re.Match[str]) -> str:
 
 def spelt(text: str) -> str:
     """The text in lower case, camel case parted, without quotes, in one spelling of blanks, dashes and negations."""
+    text = _MICRO.sub("micro batch size ", text) if _LETTERED.search(text) else text
     text = _RATE.sub("Gb/s", re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text)).replace("\u00d7", "x").lower()
     text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = numbered(in_english(text))
@@ -31,6 +32,8 @@ def spelt(text: str) -> str:
     return _degrees(text)
 
 
+_MICRO = re.compile(r"(?<![\w.\-])b\s?=\s?(?=\d)")  # as Megatron's papers have it, beside B, t and p
+_LETTERED = re.compile(r"(?<![\w.\-])(?:B|GBS|[tpd])\s?=\s?\d")
 _RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
     r"(?<=\d)\s?(?:G[Bb]s\b|gbs\b(?=\s(?:infiniband|ib|ethernet|roce|efa|nics?|hcas?|ports?|links?|network|nvlink|per)\b))"
 )
