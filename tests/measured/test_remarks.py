@@ -13,13 +13,18 @@ SAID = {
         'activation_checkpoint.mode="none"',
     ),
     ("recompute", "selective"): (
+        "activations {are |}checkpointed selectively",
+       
         "selective recompute; full recomputation {would add|costs} 33%",
         "{activations|outputs} of linear layers kept, {the others|the rest} recomputed in the backward pass",
         "{SAVE_DOT_EXCEPT_LOGITS|save_qkv} checkpoint policy",
         "SP + selective (slide 4)",
     ),
     ("recompute", "full"): (
+        "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
+       
         "full recompute, which costs 30 %",
+        "checkpoint 100 %",
         "full activation checkpointing costs about 30% here",
         "full recompute; {an earlier post|the previous version} used selective recompute",
         "{recompute always|recomputation throughout|remat at layer boundaries}",
@@ -29,15 +34,25 @@ SAID = {
         "PP 2, 1F1B; {interleaved|the interleaved schedule} {was slower|was 4% slower|did not help|ran slower}",
     ),
     ("schedule", "interleaved"): (
+        "PP 2 (virtual pipeline, v = 3)",
+       
         "PP 2, interleaved pipeline with virtual stages (number not {printed|given})",
         "PP 2; interleaved, plain 1F1B was slower",),
     ("precision", "fp8_tensor"): ("FP8 per tensor; MXFP8 figures differ by 3 %",),
     ("precision", "bf16"): (
+        "FP8 was {not|no} faster at this size, so BF16",
+        "BF16 column; FP8 column is 1.4x",
+       
         "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
         "FP8: {N/A|n/a}",
+        "FP8 not {in this row|here}",
         "bf16 (fp8 {run|training} diverged{| and is left out})", "bf16; {fp8|FP8} {omitted|left out|skipped}",
        "{float8|FP8} is the next row", "{bf16|BF16}; the next {row|table} has FP8"),
     ("gradient_dtype", "bf16"): ("Megatron-LM; main grads bf16", "Megatron-LM, gradients {kept in|reduced in} bf16"),
+    ("attention", "flash_2"): ("{flash attention ROCm|FlashAttention} (CK)", "CK attention"),
+    ("zero_stage", 2): ("ZeRO-100B (stage 2)",),
+    ("sequence_parallel", True): ("Megatron-LM TP 8; row 3: SP and selective recomputation", "TP 8, SP & full AC"),
+    ("sequence_parallel", False): ("TP 8 without SP; {+SP and selective follow|the SP rows are} in rows 2 and 3",),
     ("master_weights", False): (
         "bf16 weights and optimizer, {no|without an} {fp32|FP32|32-bit} copy",
         "no {fp32|float32} copies of the weights",
@@ -61,7 +76,9 @@ SAID = {
     + ("GBS derived as 8 (micro-batch) x 2 (accumulation) x 4 (DP)", "8*2*4 (micro x accumulation x DP)"),
     ("data_shard", 16): ("HSDP with {one replica per|a copy on every} 2 nodes", "HSDP, shard over 2 nodes"),
     ("offload_optimizer", 0.0): ("CPU offload of optimizer and activations {both|are both} {off|disabled}",),
-    ("offload_optimizer", 1.0): ("Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
+    ("offload_optimizer", 1.0): (
+        "{ds_z3_offload_config.json|z2 offload}",
+       "Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
 }  # fmt: skip
 
 
@@ -142,6 +159,14 @@ def test_the_source_names_the_schedule_where_notes_do_not():
     assert read(**row | {"notes": "1F1B"}).plan.schedule == "one_f_one_b"
 
 
+def test_a_batch_as_a_product():
+    row = OPEN | {"global_batch_sequences": "", "tp": "8", "pp": "1"}
+    for notes in sentences("{GBS =|GBS derived =|global batch size of} 4*16 x 2"):
+        assert read(**row | {"notes": notes}).workload.batch == 128, notes
+
+
 def test_a_devices_batch():
     row = OPEN | {"global_batch_sequences": "", "tp": "1", "pp": "1", "notes": "device batch 4"}
     assert read(**row).workload.batch == 256
+    assert read(**row | {"notes": "bf16; 4 per GPU"}).workload.batch == 256
+    assert read(**row | {"notes": "512 sequences = 64 ranks x 8"}).workload.batch == 512

@@ -185,7 +185,7 @@ _NOT_AFTER = re.compile(
     r"|never\b(?=\W*$|\s?[)\]]|\s(?:used|enabled|applied|needed|active|set|switched|turned)\b)|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|(?:(?:is|are|was|were) )?(?:left out|omitted|skipped)\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
-    r"|not (?:yet|there|implemented)\b"
+    r"|not (?:yet|there|here|in (?:this|these)|implemented)\b"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )
 _NOT_IN_THE_END = re.compile(
@@ -204,8 +204,10 @@ _OPEN_AFTER = re.compile(
     r"|\bfrom (?:conf|preset)"
 )
 _SWITCHED = re.compile(
-    r"^[\s.:=(\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
+    r"^[\s.:=(\-]*(?:(?:is|are|was|were|had to be|has to be|must be) )?(?:(?:switched|turned) )?"
+    r"(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
 )
+_AND_MORE = re.compile(r"^\s(?:and|&)\s.*")
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
 
 
@@ -234,7 +236,8 @@ def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
         return False
     if _OPEN_AFTER.search(after):
         return None
-    alone = not re.search(r"\w", before + after.partition("(")[0])  # an item of a list
+    own, more = before.rpartition(":")[2], _AND_MORE.sub("", after.partition("(")[0])
+    alone = not re.search(r"\w", own + more)  # an item of a list
     if switched and not (alone or _SWITCHED.match(after) or _WITH_BEFORE.search(before)):
         return None
     return True

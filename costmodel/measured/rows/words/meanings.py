@@ -84,6 +84,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "deep_speed? cpu adam*",
         "adam*|optimizer step|update on|by|in the? cpu|host",
         "zero stage? 2|3? offload*|infinity",
+        "z2|z3 offload*",
     ),
     "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
         "zero stage? 2|3? plus|with|and offload*"),
@@ -97,7 +98,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
         "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
         "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
-        "offload* & layer|block input*|carry|carries",
+        "offload* & layer|block? input*|carry|carries",
         "offload* of|the? of|the? checkpoint|ckpt",
     ),
     "offloaded_weights": (
@@ -327,8 +328,8 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
-    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
-    ("fa|flash ck", "flash_2"), ("te|transformer_engine with|via|on ck", "flash_2"),
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("fa|flash*|attention|attn|backend & ck", "flash_2"),
+    ("te|transformer_engine with|via|on ck", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
@@ -350,7 +351,8 @@ RECOMPUTES = (
     *_POLICIES, ("remat*|policy & save* nothing", "full"),
     (f"full* gradient|activation|grad|act|layer|block {_RECOMPUTE}", "full"),
     (f"full* {_RECOMPUTE}", "full"), ("recompute* activations full*", "full"),
-    (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
+    (f"selective|selectively|sel & {_RECOMPUTE}", "selective"),
+    ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
@@ -369,7 +371,7 @@ RECOMPUTES = (
     ("gradient|activation|grad|act|layer checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
     (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
-    ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
+    ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"), (f"{_RECOMPUTED} # %", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 

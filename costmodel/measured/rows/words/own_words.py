@@ -25,7 +25,8 @@ def clauses(text: str) -> tuple[str, ...]:
 _REMARK = re.compile(
     r"\b(?:is|was|were|are|proved|turned out|ran|runs)\s"
     r"(?:(?:about|much|slightly|even|to be|\d[\d.]*(?:\s?%|x)?)\s){0,3}"
-    r"(?:slower|worse)\b|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
+    r"(?:slower|worse|(?:not|no) (?:any )?(?:faster|better))\b"
+    r"|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
 )
 _ASIDE = re.compile(r"\([^()]*\b(?:slower|worse)\b[^()]*\)")
 _OWN = re.compile(r"\b(?:this|these|it|which|that|runs?|rows?|steps?|recipe|training)\b")
@@ -46,7 +47,7 @@ def _is_remark(part: str, parts: list[str]) -> bool:
 
 _OTHER_ROWS = re.compile(
     r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same|our|each|every|the (?:rows|bars?|curves|columns))\b)"
-    r"(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
+    r"(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns|(?:row|column)(?=\s(?:is|was|has|gives|shows|uses|reaches)\b))\b"
     r"(?:(?![;|]|\.\s|\s(?:but|while|whereas)\s).)*"
 )
 """Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""
@@ -58,6 +59,7 @@ _OF_OTHERS = re.compile(
     r"|(?:earlier|previous|older|original) (?:\w+ )?(?:posts?|papers?|versions?|revisions?|blogs?|reports?|releases?)"
     r" (?:\w+ )?"
     r"(?:us\w+|ran|runs|had|has|have|was|were|is|are|gave|gives|printed|prints|said|says|lists?|listed)"
+    r"|(?:follows?|comes?|stands?|is|are) in (?:the )?(?:rows?|tables?|columns?|lines?) \d"
     r"|the rows? with(?:out)?\s.{1,60}\s(?:follows?|above|below|next|before)"
     r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
     r"|(?:did|does|do|would) not (?:help|pay|improve)"
