@@ -19,6 +19,7 @@ SAID = {
         "{activations|outputs} of linear layers kept, {the others|the rest} recomputed in the backward pass",
         "{SAVE_DOT_EXCEPT_LOGITS|save_qkv} checkpoint policy",
         "SP + selective (slide 4)",
+        "MLA recompute",
     ),
     ("recompute", "full"): (
         "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
@@ -133,7 +134,12 @@ def test_as_many_links_as_accelerators_are_one_each(note):
 
 
 @pytest.mark.parametrize(
-    "note", sentences("4 {Omni-Path|OPA|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node", "4 Omni-Path 100 Gb/s")
+    "note",
+    sentences(
+        "4 {Omni-Path|OPA|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node",
+        "4 Omni-Path 100 Gb/s",
+        "4 Slingshot-11 NICs of 100 Gb/s",
+    ),
 )
 def test_links_counted_before_their_name(note):
     row = OPEN | {"hardware": "A100-80GB-SXM", "interconnect_note": note}
@@ -170,3 +176,18 @@ def test_a_devices_batch():
     assert read(**row).workload.batch == 256
     assert read(**row | {"notes": "bf16; 4 per GPU"}).workload.batch == 256
     assert read(**row | {"notes": "512 sequences = 64 ranks x 8"}).workload.batch == 512
+
+
+@pytest.mark.parametrize(
+    "notes", sentences("{auto plan, |}{layout|degrees|parallel configuration} not {printed|disclosed}")
+)
+def test_a_layout_that_is_told_nowhere_is_open(notes):
+    row = OPEN | {"source": "Colossal-AI blog", "params_B": "22"}
+    assert "layout" in read(**row | {"notes": notes}).open
+    assert "layout" not in read(**row | {"notes": "compiled"}).open
+
+
+def test_what_brackets_tell_of_others_is_no_reason_to_refuse():
+    notes = "pretraining: FP8 (the LoRA benchmark {of|in} the same {post|table} is FP4)"
+    for told in sentences(notes):
+        assert read(**OPEN | {"precision": "", "notes": told}).plan.precision == "fp8_tensor", told

@@ -354,7 +354,7 @@ RECOMPUTES = (
     (f"selective|selectively|sel & {_RECOMPUTE}", "selective"),
     ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
-    (f"core|attention|attn & {_RECOMPUTE}", "selective"),
+    (f"core|attention|attn|mla & {_RECOMPUTE}", "selective"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
     (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),

@@ -11,7 +11,7 @@ def clauses(text: str) -> tuple[str, ...]:
     """The text as phrases take it, cut where a negation ends, without what it tells of other runs; lists of what is
     absent are spelt out."""
     text = _OTHER_ROWS.sub(" ", spelt(text))
-    text = _ASIDE.sub("", text) if "slower" in text or "worse" in text else text
+    text = without_asides(text)
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
         r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
@@ -28,7 +28,16 @@ _REMARK = re.compile(
     r"(?:slower|worse|(?:not|no) (?:any )?(?:faster|better))\b"
     r"|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
 )
-_ASIDE = re.compile(r"\([^()]*\b(?:slower|worse)\b[^()]*\)")
+_ASIDE = re.compile(
+    r"\([^()]*\b(?:slower|worse|(?:of|in|from) the same (?:post|blog|page|paper|table|figure))\b[^()]*\)"
+)
+
+
+def without_asides(text: str) -> str:
+    """The text without brackets that tell of other runs."""
+    return _ASIDE.sub("", text) if "(" in text else text
+
+
 _OWN = re.compile(r"\b(?:this|these|it|which|that|runs?|rows?|steps?|recipe|training)\b")
 
 
