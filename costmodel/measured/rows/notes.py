@@ -14,10 +14,13 @@ _OF_SOURCE = (
     "fused_loss",
     "engine_loss",
     "chunked_loss",
+    "fused_layers",
+    "fused_norms",
     "device_memory",
     "allocated_memory",
     "memory_of_last",
     "whole_heads",
+    "shared_accumulation",
 )
 """Facts that a source's name tells."""
 _OF_RELEASE = ("engine_loss",)
