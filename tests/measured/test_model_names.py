@@ -142,7 +142,8 @@ def _named_sizes():
     with (DATA / "dimensions.csv").open() as table:
         names = [name for row in csv.DictReader(table) for name in row["name"].split("|")]
     found = ((name, re.search(r"(?:^|-)(\d+(?:\.\d+)?)([bmt])(?:-|$)", name)) for name in names)
-    found = ((name, size) for name, size in found if not re.search(r"17b|persimmon|gemma-(?:1\.1-)?7b", name))  # of other counts
+    others = re.compile(r"17b|persimmon|gemma-(?:1\.1-)?7b")  # whose names count otherwise
+    found = ((name, size) for name, size in found if not others.search(name))
     return [(name, float(size[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[size[2]]) for name, size in found if size]
 
 
