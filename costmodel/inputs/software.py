@@ -31,6 +31,10 @@ GATHERED_LOSS_BYTES = 18.0
 """As an unfused loss, with the 16-bit logits of all tensor ranks gathered, and their gradient. V: Hagemann's runs out
 of memory (CHANGELOG)."""
 
+EAGER_NORM_BYTES = 4.0
+"""Of each element of a norm of Hugging Face's modules, beside 2: autograd keeps its input in 32 bits, and in 16 the
+normalised one. K: what PyTorch itself saves (`tests/golden/eager_blocks.toml`)."""
+
 # K: a compiler that lays out all memory before the run: no caching allocator, no context beside it, fused loss
 _XLA = {
     "logit_bytes": FUSED_LOSS_BYTES,
@@ -107,7 +111,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         updates_on_host=True,
         memory=_memory(logit_bytes=UNFUSED_LOSS_BYTES, early_gradients=0.0, **_TORCH),
     ),
-    # K: DeepSpeed's documents: gradients in the weights' own type
+    # K: DeepSpeed's documents: gradients in the weights' own type; models are Hugging Face's own modules, run eagerly
     "deepspeed": Habits(
         zero_stage=3,
         sequence_parallel=False,
@@ -116,6 +120,8 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         attention="flash_2",
         loss="framework",
         dropout=True,
+        eager=True,
+        norm_copies_bytes=EAGER_NORM_BYTES,
         deepspeed_zero=True,
         updates_on_host=True,
         memory=_memory(adds_apart=1.0, logit_bytes=12.0, **_TORCH | DEEPSPEED_BUCKETS),

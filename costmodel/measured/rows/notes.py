@@ -14,6 +14,8 @@ _OF_SOURCE = (
     "fused_loss",
     "engine_loss",
     "chunked_loss",
+    "fused_layers",
+    "fused_norms",
     "device_memory",
     "allocated_memory",
     "memory_of_last",

@@ -67,6 +67,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
         "compile* full|whole|each|per graph|fullgraph|block|model"),
     "eager": ("eager",),
+    "fused_layers": ("liger*",),  # K: its norms, gates and rotations are one kernel each
+    "fused_norms": ("colossal|colossalai",),  # K: its benchmarks set `enable_fused_normalization`
     "parallel_block": (
         "parallel transformer? block|layer*",
         "parallel attention|attn & mlp|ffn|feed_forward",
