@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -247,10 +248,11 @@ def test_one_trace_serves_all_plans_option_rows_models_clusters_and_lengths(trac
 
 def test_one_trace_serves_all_gradients(traces):
     pool = Pool(64, seed=3)
+    jitted: Any = compiled.gradient(hardware=True)
     for model, machine_name in MACHINES:
         workload, cluster = load_workload(model), load_cluster(machine_name)
         numbers = cast((compiled.anonymous(workload), compiled.anonymous(cluster)))
-        compiled.gradient(hardware=True).lower(*numbers, pool.batch(BATCH))  # traces, and does not compile
+        jitted.lower(*numbers, pool.batch(BATCH))  # traces, and does not compile
     assert len(traces) == 1
 
 
