@@ -243,5 +243,13 @@ def dispatcher(columns: Columns) -> str | None:
 
 def schedule(columns: Columns) -> str | None:
     """The pipeline schedule that the row names, or else its source."""
-    told = _of(f"{columns.text('schedule')} | {columns.text('notes')}", meanings.SCHEDULES)
-    return told or _of(columns.text("source"), meanings.SCHEDULES)
+    return _of(_about_schedule(columns), meanings.SCHEDULES) or _of(columns.text("source"), meanings.SCHEDULES)
+
+
+def folded(columns: Columns) -> str:
+    """The variant of ZB-V that the row names; the plain one without a name."""
+    return _of(_about_schedule(columns), meanings.FOLDED) or ""
+
+
+def _about_schedule(columns: Columns) -> str:
+    return f"{columns.text('schedule')} | {columns.text('notes')}"
