@@ -51,6 +51,7 @@ SAID = {
        "{float8|FP8} is the next row", "{bf16|BF16}; the next {row|table} has FP8"),
     ("gradient_dtype", "bf16"): ("Megatron-LM; main grads bf16", "Megatron-LM, gradients {kept in|reduced in} bf16"),
     ("attention", "flash_2"): ("{flash attention ROCm|FlashAttention} (CK)", "CK attention"),
+    ("zero_stage", 0): ("parameters replicated over {dp|data-parallel ranks}",),
     ("zero_stage", 2): ("ZeRO-100B (stage 2)",),
     ("sequence_parallel", True): ("Megatron-LM TP 8; row 3: SP and selective recomputation", "TP 8, SP & full AC"),
     ("sequence_parallel", False): ("TP 8 without SP; {+SP and selective follow|the SP rows are} in rows 2 and 3",),
@@ -64,7 +65,9 @@ SAID = {
         "config_64x8x144xtp8pp2cp1_cg.sh",
         "tensor parallel 8 and pipeline 2 {within a pod|across nodes|with 1F1B}",
     ),
+    ("context", 8): ("sequence parallelism (Ulysses-style) over the 8 GPUs of a node",),
     ("tensor", 4): (
+        "tensor_parallel_dim 4, data_parallel_shard_dim 16",
         "mesh_dim {'1,16,4'|(1, 16, 4)} (dp, fsdp, mp)",
         "ICI mesh [1, 16, 4] (replica, data, mdl)",
         "4-way Megatron tensor, 2-way Megatron pipeline",
@@ -191,3 +194,30 @@ def test_what_brackets_tell_of_others_is_no_reason_to_refuse():
     notes = "pretraining: FP8 (the LoRA benchmark {of|in} the same {post|table} is FP4)"
     for told in sentences(notes):
         assert read(**OPEN | {"precision": "", "notes": told}).plan.precision == "fp8_tensor", told
+
+
+@pytest.mark.parametrize(
+    ("notes", "batch"),
+    [
+        ("FSDP2, batch_size 1, no gradient accumulation", 64),
+        ("TP 8; micro-batch 4 a GPU, 1024 sequences (2M tokens) a step", 1024),
+        ("FSDP, 8 a GPU, 2 accumulation steps (1024, that is 2M tokens)", 1024),
+    ],
+)
+def test_batches_beside_other_numbers(notes, batch):
+    row = OPEN | {"params_B": "70", "global_batch_sequences": "", "notes": notes}
+    assert read(**row).workload.batch == batch
+
+
+@pytest.mark.parametrize("notes", sentences("no --sequence-parallel{, no|and no} --use-distributed-optimizer"))
+def test_flags_that_are_absent(notes):
+    plan = read(**OPEN | {"tp": "8", "source": "Megatron-LM", "notes": notes}).plan
+    assert (plan.zero_stage, plan.sequence_parallel) == (0, False), notes
+
+
+def test_software_that_was_used_before_is_not_the_rows():
+    assert read(**OPEN | {"notes": "JaxFormer was used before; here DeepSpeed ZeRO 3"}).stack == "deepspeed"
+
+
+def test_files_that_are_written_are_no_recomputation():
+    assert "recompute" in read(**OPEN | {"notes": "checkpoint every 69B tokens"}).open

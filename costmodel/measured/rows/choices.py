@@ -112,7 +112,7 @@ def _beside(columns: Columns) -> str:
 
 
 _SAVED = re.compile(
-    r"\b(?:steps?|iterations?|sav(?:e|ed|es|ing)|async\w*|distributed|stor\w+|disks?|lustre|restart\w*|resum\w*"
+    r"\b(?:steps?|iterations?|tokens?|epochs?|sav(?:e|ed|es|ing)|async\w*|distributed|stor\w+|disks?|lustre|restart\w*|resum\w*"
     r"|minutes?|hours?|overhead|from a)\b"
 )
 _OF_ACTIVATIONS = re.compile(

@@ -105,6 +105,7 @@ _OF_ANOTHER = re.compile(
 _NO_PIPELINE = re.compile(r"\b(?:data|input|loader|prefetch\w*|preprocessing)[\s\-]*$")  # of data, before they are used
 _NO_DEGREE = re.compile(r"\b(?:sharded|per|dcn|ici)[\s\-]*$")
 """`sharded data parallel 8`, `batch per DP 36`, copies beside what MaxText's `ici_fsdp_parallelism` divides."""
+_IN_BRACKETS = re.compile(r"[a-z]\s?\(\d")
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
@@ -127,6 +128,8 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
             of_another = (
                 _OF_ANOTHER.search(before) or no_degree or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
             )
+            if _IN_BRACKETS.search(found[0]) and re.search(r"(?<![\w.])\d+[\s\-]$", before):
+                continue  # 8 accumulation steps (1024 sequences)
             if not of_another and _verdict(clause, start, end, _compiled(phrase)[1]):
                 return float(found[1].replace(",", ""))
     return None

@@ -275,6 +275,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "context parallel* world? size|degree? #",
         "# way context|cp|ring|ulysses",
         "ulysses sp|sequence_parallel*? size|degree? #",
+        f"over|across|on|among the|all? # {_DEVICES} & ulysses|ring_attention|sequence_parallel*|context_parallel*",
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),

@@ -14,7 +14,8 @@ def clauses(text: str) -> tuple[str, ...]:
     text = without_asides(text)
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
-        r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
+        r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|(?<!\bno)(?<!\bwithout)\s(?=--[a-z])|\s(?:but|while|whereas)\s",
+        text,
     )
     parts = [part for part in parts if not _OF_OTHERS.search(part)] if _OF_OTHERS.search(text) else parts
     parts = [_COMPARED.sub(" ", part) for part in parts] if _COMPARED.search(text) else parts
@@ -62,6 +63,7 @@ _OTHER_ROWS = re.compile(
 """Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""
 _OF_OTHERS = re.compile(
     r"\b(?:elsewhere|(?:would|could)(?!\s+not\s+fit)"
+    r"|(?:was|were) (?:used|run|trained|measured) (?:before|earlier|previously|formerly)"
     r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:(?:an)?other|next|previous|following|preceding)"
     r" (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?|bars?|lines?)"

@@ -71,6 +71,9 @@ _RESPELT = (
     ("batches of", re.compile(r"\b(\d+ micro[\s-]?batches) of (?:size )?(?=\d)"), r"\1, micro batch size "),
     ("batches of", re.compile(r"\bmicro[\s-]?batches of (?:size )?(?=\d)"), "micro batch size "),
     ("-true", re.compile(r"\b(bf16|fp16|16)-true\b"), r"pure \1-bit"),  # K: Lightning's; `bf16: true` is another's
+    ("--use", re.compile(r"--use-(?=[a-z])"), "--"),
+    ("dim", re.compile(r"(?<=parallel) dim(?=\W+\d)"), " size"),
+    ("tok", re.compile(r"\b(\d+ (?:sequences|samples)) \([^()]*tok[^()]*\)"), r"\1"),
     ("=", re.compile(r"\b(\d+) (?:seq(?:uence)?s|samples) =(?= ?\d)"), r"global batch size \1 ="),
     ("w/", re.compile(r"\bw/\s?(?=[a-z])"), "with "),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
