@@ -13,6 +13,7 @@ from costmodel.measured.rows.words.formats import PRECISIONS as PRECISIONS
 from costmodel.measured.rows.words.formats import SCALINGS as SCALINGS
 from costmodel.measured.rows.words.formats import STATES as STATES
 from costmodel.measured.rows.words.formats import SUBMISSIONS as SUBMISSIONS
+from costmodel.measured.rows.words.offloads import OFFLOADS
 from costmodel.measured.rows.words.software import FOLDED as FOLDED
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
@@ -21,8 +22,6 @@ from costmodel.measured.rows.words.software import releases
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
-_HOST = "cpu|host|grace|ram|dram|lpddr*|nvme|ssd|system_memory|main_memory"
-_MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
 _RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|ckpting|remat*|rematerial*|ac"
@@ -76,40 +75,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "parallel residual*",
     ),
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
-    "host_optimizer": (
-        "offload* & optimizer|optim",
-        f"optimizer state? is? in|on|to the? grace? {_HOST}",
-        "cpu|host adam*|optimizer",
-        "adam*|optimizer on|in|by the? cpu|grace|host",
-        "optimizer state? and fp32? activation*|checkpoint*|param*|weight*|master*|gradient* checkpoint*? to|on|in the?"
-        f" {_HOST}",
-        f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
-        "deep_speed? cpu adam*",
-        "adam*|optimizer step|update on|by|in the? cpu|host",
-        "zero stage? 2|3? offload*|infinity",
-        "z2|z3 offload*",
-    ),
-    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
-        "zero stage? 2|3? plus|with|and offload*"),
-    "offloaded_activations": (
-        "offload* of|for|all|the? activation*",
-        "activation* checkpoint*? cpu|host|memory? offload*",
-        "full|selective? activation|gradient|grad|act? checkpointing|ckpt with cpu|host offload*!",  # of nothing else
-        "activation* is|are? in|on|to|offloaded cpu|host",
-        "activation* is|are? offloaded",
-        "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",
-        f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
-        "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
-        "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
-        "offload* & layer|block? input*|carry|carries",
-        "offload* of|the? of|the? checkpoint|ckpt",
-    ),
-    "offloaded_weights": (
-        "offload* & param*|weight*|model_states",
-        "param*|weight* is|are? in|on|to the? cpu|host|nvme|ssd",
-        f"param*|weight* & {_MOVED} to|in|into|on the? {_HOST}",
-        "param*|weight* & state|optimizer is|are? in|on|to the? cpu|host|nvme|ssd",
-    ),
+    **OFFLOADS,
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
