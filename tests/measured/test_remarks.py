@@ -30,6 +30,8 @@ SAID = {
         "full recompute; {an earlier post|the previous version} used selective recompute",
         "{recompute always|recomputation throughout|remat at layer boundaries}",
     ),
+    ("context_kind", "all_to_all"): ("Arctic ALST: SP=4, ZeRO-3",),
+    ("recompute_share", 0.5): ("recompute 6 of the 12 layers of each stage",),
     ("recompute_share", 0.75): ("{three quarters|3 quarters} of the layers recomputed",),
     ("virtual_stages", 1): (
         "PP 2, 1F1B; {interleaved|the interleaved schedule} {was slower|was 4% slower|did not help|ran slower}",

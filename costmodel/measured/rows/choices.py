@@ -49,7 +49,7 @@ _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*
 def _recomputed_share(cell: str) -> float | None:
     """The share of the layers that a cell names: `16/80 layers`, `8 of 32`, `50 %`, `every second layer`."""
     cell = _ONE_IN.sub(r"1 of \1", numbered(cell.replace("_", " ")))
-    found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
+    found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each| the| its)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
     named = _FRACTION.search(cell)

@@ -61,7 +61,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
     "first_dense": ("first layer is? dense",),
     "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
-    "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "whole_heads": ("ulysses|alst", "cp|context_parallel* & all_to_all|a2a"),
     "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
