@@ -222,4 +222,5 @@ def test_software_that_was_used_before_is_not_the_rows():
 
 
 def test_files_that_are_written_are_no_recomputation():
-    assert "recompute" in read(**OPEN | {"notes": "checkpoint every 69B tokens"}).open
+    for notes in ("checkpoint every 69B tokens", "it includes evaluation, checkpoints and interruptions"):
+        assert "recompute" in read(**OPEN | {"notes": notes}).open, notes

@@ -139,7 +139,7 @@ def _numbers(text: str) -> dict[str, float]:
     return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
 
 
-_PER_RANK = re.compile(r"(\d+) (?:per|a|on each) (?:gpu|device|rank|chip)")
+_PER_RANK = re.compile(r"(\d+) (?:per|a|on each) (?:gpu|device|rank)")
 _STAGES = re.compile(r"\d+ stages")  # and nothing else in the clause
 
 

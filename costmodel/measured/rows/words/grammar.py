@@ -210,7 +210,7 @@ _SWITCHED = re.compile(
     r"^[\s.:=(\-]*(?:(?:is|are|was|were|had to be|has to be|must be) )?(?:(?:switched|turned) )?"
     r"(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
 )
-_AND_MORE = re.compile(r"^\s(?:and|&)\s.*")
+_AND_MORE, _SHORT = re.compile(r"^\s(?:and|&)\s.*"), 3  # `SP and AC`, not `checkpoints and interruptions`
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
 
 
@@ -239,7 +239,8 @@ def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
         return False
     if _OPEN_AFTER.search(after):
         return None
-    own, more = before.rpartition(":")[2], _AND_MORE.sub("", after.partition("(")[0])
+    own, more = before.rpartition(":")[2], after.partition("(")[0]
+    more = _AND_MORE.sub("", more) if end - start <= _SHORT else more
     alone = not re.search(r"\w", own + more)  # an item of a list
     if switched and not (alone or _SWITCHED.match(after) or _WITH_BEFORE.search(before)):
         return None
