@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import DEEPSPEED_BUCKETS, EAGER_NORM_BYTES, SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.measured.rows.choices import folded
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.sharding import own_zero
 
@@ -26,6 +27,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "deepspeed_zero": own,
         "gathers_8bit_weights": bool(facts.get("gathers_8bit")),
+        "folded": folded(columns),
         "drops_inputs": bool(facts.get("offloaded_projections")),
         "offloaded_activations": _offloaded(columns, facts),
         "captured": facts.get("cuda_graphs", usual.captured),

@@ -13,6 +13,7 @@ from costmodel.measured.rows.words.formats import PRECISIONS as PRECISIONS
 from costmodel.measured.rows.words.formats import SCALINGS as SCALINGS
 from costmodel.measured.rows.words.formats import STATES as STATES
 from costmodel.measured.rows.words.formats import SUBMISSIONS as SUBMISSIONS
+from costmodel.measured.rows.words.software import FOLDED as FOLDED
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
 from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
