@@ -35,7 +35,7 @@ _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("deepseekv2", {"latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("kimik2", {"latent": _LATENT, "dense_layers": 1, "ffn": 18432, "shared_experts": 1}),
     ("moonlight", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
-    ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
+    ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5, "biased": True}),
     ("qwen3", {"head_size": 128}),
     ("gemma3", {"head_size": 256, "window": 1024, "window_share": 5 / 6}),
     ("gemma4", {"head_size": 256, "window": 1024, "window_share": 5 / 6, "shared_experts": 3}),
@@ -162,6 +162,7 @@ def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any])
         "dense_layers": min(dense, layers - 1),
         "shared_experts": int(facts.get("shared_experts", by_name.get("shared_experts", 0))),
         "latent": by_name.get("latent"),
+        "expert_bias": bool(by_name.get("biased")),
         "mtp_layers": _modules(facts),
     }
 
