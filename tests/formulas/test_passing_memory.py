@@ -10,7 +10,7 @@ from costmodel import load_cluster, load_workload
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
-from costmodel.formulas.memory import allocated_bytes, passing_bytes, peak
+from costmodel.formulas.memory import allocated_bytes, device_bytes, passing_bytes, peak
 from costmodel.inputs import Kind, Position, whole
 from costmodel.inputs.plan import Plan
 from costmodel.models import decoder
@@ -34,7 +34,7 @@ def test_tensors_of_fsdp_are_those_that_pytorch_tracks(run):
     states_bytes = 2.0 * (held.weights_bytes + held.optimizer_bytes) / 3.0  # of 4 bytes of weights and 8 of Adam's
     hole_bytes = 2.0 * run["microbatch"] * run["sequence"] * 128_256  # left by 16-bit logits: no tensor (software.py)
     held = dataclasses.replace(held, logits_bytes=held.logits_bytes - hole_bytes)
-    found = allocated_bytes(held, machine.stack, SEM) - machine.stack.workspace_bytes - states_bytes
+    found = allocated_bytes(held, machine, SEM) - machine.stack.workspace_bytes - states_bytes
     assert found == pytest.approx(1e9 * run["peak_gb"], rel=TRACKED["tolerance"])
 
 
@@ -62,6 +62,26 @@ def stage(workload, plan, **stack):
     where = dataclasses.replace(where, stack=dataclasses.replace(where.stack, **stack))
     job, machine, point = prepare(workload, where, plan)
     return parts(job, machine, point, SEM).memory.first
+
+
+def test_the_allocator_keeps_unused_what_the_device_has_left():
+    """Half of the smaller of two moments, .1 of weights, gradients and states; less where less is free; what is needed
+    is told though it does not fit."""
+    where = cluster()
+    where = dataclasses.replace(where, stack=dataclasses.replace(where.stack, cached=0.5, fragmentation=0.1))
+    held = stage(small_decoder(), Plan(recompute="full"), fragmentation=0.1)
+    needed = peak(held, SEM)
+    staying = held.weights_bytes + held.gradients_bytes + held.optimizer_bytes
+    unused = 0.5 * min(held.logits_bytes, held.working_bytes) + 0.1 * staying
+    assert held.gathered_bytes == held.late_bytes == 0 < unused
+
+    def shown(capacity):
+        small = dataclasses.replace(where.accelerator, hbm_bytes=capacity)
+        return device_bytes(held, dataclasses.replace(where, accelerator=small), SEM)
+
+    assert shown(2 * needed) == pytest.approx(needed + unused, rel=1e-12)
+    assert shown(needed + 0.3 * unused) == pytest.approx(needed + 0.3 * unused, rel=1e-12)
+    assert shown(0.9 * needed) == needed
 
 
 def test_gradients_flow_at_the_product_down_by_hand():
