@@ -110,7 +110,7 @@ READINGS = [
         "megatron-core h100 infiniband",
         {"context": 2, "stage_layers": (15, 16, 16, 16, 16, 16, 16, 15)},
     ),
-    ("validation", "AutoModel", 3, "megatron-core h100 infiniband", {"expert": 64, "pipeline": 4}),
+    ("validation", "AutoModel", 3, "fsdp h100 infiniband", {"expert": 64, "pipeline": 4}),
     ("validation", "dgxc", 200, "megatron-core h100 infiniband", {"tensor": 4, "data": 256, "zero_stage": 1}),
     ("validation", "Oracle", 3, "megatron-core gb300 node", {"data": 8, "tensor": 1}),
     ("validation", "PaLM", 0, "xla tpu datacentre", {"tensor": 12, "data_shard": 256}),

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from costmodel.measured.rows.columns import cells, software_words
 from costmodel.measured.rows.words import absent, clauses, meanings, named, number, said
@@ -18,6 +18,7 @@ _OF_SOURCE = (
     "allocated_memory",
     "memory_of_last",
     "whole_heads",
+    "shared_accumulation",
 )
 """Facts that a source's name tells."""
 _OF_RELEASE = ("engine_loss",)
@@ -56,6 +57,34 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     by_software |= _flags(cells(row, "notes", "source", "source_ref"), _OF_RELEASE)
     by_notes = {name: facts[name] for name in _OF_SOURCE if name in facts}  # which deny what the name says
     return facts | _flags(row.get("recompute") or "", _BESIDE_RECOMPUTE) | by_software | by_notes
+
+
+_SETTING = re.compile(r"[a-z][\w .\-/]{1,39}", re.IGNORECASE)
+_VALUE = re.compile(r"\d{1,4}|(?!\d)\S[^;|]{0,39}")
+_SWITCHED = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_OF_GRAPHS = ("cuda_graphs", "captured_iteration", "offloaded_all", "offload_layers")
+_SIZES = ("dense_layers", "first_dense", "shared_experts", "mtp_layers", "multi_token", "window", "sliding_window")
+
+
+def settings(row: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """The cells of columns that no known one means, as settings, where the words of these say anything."""
+    cells = ((name, (row.get(name) or "").strip()) for name in names if _SETTING.fullmatch(name.strip()))
+    told = (_setting(name.strip(), cell) for name, cell in cells if _VALUE.fullmatch(cell))
+    return tuple(filter(None, told))
+
+
+@functools.lru_cache(maxsize=4096)
+def _setting(name: str, cell: str) -> str:
+    """`cpu_offload=true`, `shared experts=2`, or nothing where it says nothing, or degrees, which have columns."""
+    switched = _SWITCHED.get(cell.lower(), cell)
+    flag = {"1": "true", "0": "false"}.get(switched, switched)
+    is_size = cell.isdigit() and int(cell) > 1
+    told = {*_SIZES} if is_size else {*_SIZES, *_OF_GRAPHS, *meanings.FLAGS}
+    for value in dict.fromkeys((flag, switched)):
+        facts = _in_words(f"{name}={value}")
+        if facts and told.issuperset(facts) and (not is_size or float(cell) in facts.values()):
+            return f"{name}={value}"
+    return ""
 
 
 @functools.lru_cache(maxsize=4096)
