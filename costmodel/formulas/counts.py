@@ -54,7 +54,7 @@ def payload_copies(op: Op, point: PlanPoint) -> Scalar:
 
 def touches(op: Op, point: PlanPoint) -> tuple[Scalar, Scalar]:
     """Passes forward and backward of an operator that only moves data: of a loss those of its row too."""
-    if op.kind == Kind.MEMORY and op.copies > 1:
+    if op.arranges:
         return _arranged(op.touches_forward, op, point), _arranged(op.touches_backward, op, point)
     row, loss = point.loss, op.kind == Kind.LOSS
     return op.touches_forward + loss * row.touches_forward, op.touches_backward + loss * row.touches_backward

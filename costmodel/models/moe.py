@@ -10,12 +10,24 @@ from costmodel.inputs import Block, Kind, Module, Op, Position, Role, Saved, Siz
 from costmodel.models.layers import attention as whole_attention
 from costmodel.models.layers import feed_forward, windows
 from costmodel.models.multi_token import modules
-from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
+from costmodel.models.pieces import (
+    CLAMPED,
+    EXPERT_BIAS,
+    SPREAD,
+    TOKENS,
+    Heads,
+    Style,
+    core,
+    embedding,
+    head,
+    linear,
+    norm,
+    residual,
+    sync,
+)
 
 OWN = (Split.CONTEXT, Split.TENSOR)  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
 ARRIVED = (Split.ROUTED, Split.EXPERT)  # rows that arrive at one rank's experts, all of them together
-EXPERT_BIAS, CLAMPED = "expert bias", "clamped expert activation"
-"""Names of operators that software computes in ways of its own (variants.py)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -280,5 +292,6 @@ def _moved(name: str, rows: tuple, columns: tuple, top_k: int) -> Op:
         touches_backward=passes,
         single=1.0,
         copies=int(top_k),
+        arranges=True,
         module=Module.FEED_FORWARD,
     )

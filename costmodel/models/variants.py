@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from costmodel.inputs import Block, Habits, Kind, Op, Position, Role, Saved, Workload, whole
 from costmodel.models.adapters import map_operators
-from costmodel.models.moe import CLAMPED, EXPERT_BIAS
+from costmodel.models.pieces import CLAMPED, EXPERT_BIAS
 
 Variant = Callable[[Op], tuple[Op, ...]]
 
