@@ -4,6 +4,7 @@ import dataclasses
 
 from costmodel.inputs import options
 from costmodel.inputs.options import AttentionRow, LossRow, PrecisionRow, RecomputeRow
+from costmodel.inputs.schedules import FOLDED, SCHEDULES, ScheduleRow
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
@@ -20,6 +21,7 @@ class Habits:
     sequence_parallel: bool = True  # where tensor > 1
     recompute: str | None = None  # None: the least that fits in memory
     gradient_dtype: str = "fp32"
+    fp16_gradients: bool = False  # those of fp16 weights in fp16, whatever others are in
     overlap_data: bool = True
     overlap_tensor: bool = False
     overlap_pipeline: bool = False
@@ -39,6 +41,7 @@ class Habits:
     deepspeed_zero: bool = False
     whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
     fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
+    folded: str = ""  # what a schedule that folds is, of `schedules.FOLDED`
     # operators (models.variants)
     eager: bool = False  # gates are kept after their activation too
     rotation_copies: float = 0.0  # of queries, in their own width, that an eager rotation leaves for the backward pass
@@ -47,6 +50,7 @@ class Habits:
     norms_alone_fused: bool = False  # one kernel for each norm, beside other operators that are not fused
     gathered_loss: bool = False  # every tensor rank computes the loss on all logits
     softmax_in_32_bits: bool = False
+    widens_gradients: bool = False  # the update makes 32-bit copies of gradients in fewer bits, and drops them
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     eager_experts: bool = False  # biases and clamped gates of experts are computed by the framework's own operators
     # the host
@@ -67,6 +71,14 @@ class Habits:
         beside = float(not self.captured_iteration)
         return {"host_kernel_s": 1.0 - self.captured} | dict.fromkeys(("routing_s", "microbatch_s", "step_s"), beside)
 
+    def with_precision(self, precision: str | None) -> dict[str, str]:
+        """Fields of a plan that go with its precision, where nobody asks otherwise."""
+        return {"gradient_dtype": "fp16"} if precision == "fp16" and self.fp16_gradients else {}
+
+    def gradients_in(self, precision: str) -> str:
+        """The format in which runs of this software sum and send gradients of weights in this precision."""
+        return self.with_precision(precision).get("gradient_dtype", self.gradient_dtype)
+
     def precision_row(self, name: str) -> PrecisionRow:
         """The row of a precision as this software has it."""
         row = options.PRECISIONS[name]
@@ -81,6 +93,10 @@ class Habits:
     def attention_row(self, name: str) -> AttentionRow:
         """The row of an attention kernel; `flash` is the one that this software calls."""
         return options.ATTENTIONS[self.attention if name == "flash" else name]
+
+    def schedule_row(self, name: str) -> ScheduleRow:
+        """The row of a pipeline schedule; of ZB-V that of the variant which this software runs."""
+        return FOLDED[self.folded] if name == "zb_v" else SCHEDULES[name].row
 
     def loss_row(self, name: str) -> LossRow:
         """The row of a loss; of the usual one the passes of this software's, and the bytes of its Stack."""

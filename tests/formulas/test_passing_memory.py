@@ -19,6 +19,7 @@ from tests.support.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)
 TRACKED = tomllib.loads((GOLDEN / "fsdp_tracker.toml").read_text())
+EAGER = tomllib.loads((GOLDEN / "eager_blocks.toml").read_text())
 COMPILED = tomllib.loads((GOLDEN / "compiled_block.toml").read_text())
 
 
@@ -55,6 +56,20 @@ def test_a_compiled_block_keeps_what_pytorchs_partitioner_chooses(block):
     per_unit = (kept_bytes(2) - kept_bytes(1)) / (tokens * hidden)
     logarithms = 0.0 if block["recompute"] == "full" else 4.0 * heads / hidden
     assert per_unit - logarithms == pytest.approx(block["bytes_per_unit"], rel=block["tolerance"])
+
+
+@pytest.mark.parametrize("block", EAGER["blocks"], ids=lambda block: block["model"])
+def test_an_eager_block_keeps_what_autograd_saves(block):
+    sizes = {name: value for name, value in block.items() if name not in ("model", "bytes_per_unit")}
+
+    def kept_bytes(layers):
+        workload = decoder(**sizes, layers=layers, vocabulary=1024, sequence=1024, batch=8, gated=True)
+        where = load_cluster("h100", accelerators=8, software="deepspeed")
+        plan = Plan(data=8, zero_stage=0, microbatch=1, recompute="none")
+        return parts(*prepare(workload, where, plan), SEM).memory.first.activations_bytes
+
+    per_unit = (kept_bytes(2) - kept_bytes(1)) / (1024 * block["hidden"])
+    assert per_unit == pytest.approx(block["bytes_per_unit"], rel=EAGER["tolerance"])
 
 
 def stage(workload, plan, **stack):

@@ -367,8 +367,8 @@ SOFTWARE = {
     "deepspeed": ("{DeepSpeed|deepspeed|ZeRO-3|Colossal-AI|ColossalAI|HF Trainer with DeepSpeed|zero stage 3}",)
     + ("{DeepSpeed-Chat|Optimum Habana|GaudiTrainer|ArcticTraining|LLaMA-Factory, DeepSpeed ZeRO-3}",),
     "nanotron": ("{nanotron|HF nanotron|nanotron v0.4|Hugging Face nanotron|nanotron scaling benchmark}",),
-    "xla": ("{MaxText|maxtext|Pax|PaxML|JAX|Levanter|EasyLM|XLA|T5X|Flax|Alpa|GSPMD|AXLearn|AWS Neuron|JAX-Toolbox}",)
-    + ("{TensorFlow|Mesh TensorFlow|Tunix|Kithara|PyTorch/XLA|mesh-transformer-jax}",),
+    "xla-gpu": ("{MaxText|maxtext|Pax|PaxML|JAX|Levanter|EasyLM|XLA|T5X|Flax|Alpa|GSPMD|AXLearn|AWS Neuron}",)
+    + ("{JAX-Toolbox|TensorFlow|Mesh TensorFlow|Tunix|Kithara|PyTorch/XLA|mesh-transformer-jax}",),
 }  # fmt: skip
 
 

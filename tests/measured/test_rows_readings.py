@@ -79,7 +79,7 @@ READINGS = [
         {"zero_stage": 3, "recompute": "none", "microbatch": 2},
     ),
     ("validation", "Azure", 4, "deepspeed a100 infiniband", {"zero_stage": 3, "data": 1024}),
-    ("validation", "gpu-recipes", 0, "xla h200 roce", {"zero_stage": 3, "microbatch": 2}),
+    ("validation", "gpu-recipes", 0, "xla-gpu h200 roce", {"zero_stage": 3, "microbatch": 2}),
     ("validation", "Ironwood", 3, "xla tpu ici", {"data": 256, "expert": 256, "precision": "fp8_tensor"}),
     (
         "validation",

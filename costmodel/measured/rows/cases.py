@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costmodel.inputs import (
+    COMPILED,
     GATHERED_LOSS_BYTES,
     Cluster,
     Habits,
@@ -109,7 +110,7 @@ def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack:
     Source: MaxText before its pull request 1988 (measurements/README.md, section 1).
     """
     rate = lenient(row, "measured_tflops_per_gpu")
-    if stack != "xla" or not rate:
+    if stack not in COMPILED or not rate:
         return None
     return work.batch * model_flop(with_density(work, 1.0)) / (1e12 * rate * hardware.cluster.accelerators)
 

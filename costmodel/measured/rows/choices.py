@@ -234,4 +234,13 @@ def dispatcher(columns: Columns) -> str | None:
 
 def schedule(columns: Columns) -> str | None:
     """The pipeline schedule that the row names."""
-    return _of(f"{columns.text('schedule')} | {columns.text('notes')}", meanings.SCHEDULES)
+    return _of(_about_schedule(columns), meanings.SCHEDULES)
+
+
+def folded(columns: Columns) -> str:
+    """The variant of ZB-V that the row names; the plain one without a name."""
+    return _of(_about_schedule(columns), meanings.FOLDED) or ""
+
+
+def _about_schedule(columns: Columns) -> str:
+    return f"{columns.text('schedule')} | {columns.text('notes')}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
-from costmodel.measured.rows.choices import attention, dispatcher, of_update, precision, recompute, schedule
+from costmodel.measured.rows.choices import attention, dispatcher, folded, of_update, precision, recompute, schedule
 from costmodel.measured.rows.columns import Columns, RowError, software_words
 from costmodel.measured.rows.degrees import degrees_of, is_printed, printed_microbatch
 from costmodel.measured.rows.records import Machine
@@ -118,6 +118,8 @@ def _schedule(
         virtual = even or (2 if most > 1 else None)
         if virtual is not None:
             assumed.append(f"{virtual} virtual stages: interleaved, how many is not printed")
+    if named == "zb_v" and folded(columns):
+        assumed.append("time as ZB-V's, whose bubbles are fewer")
     if named is not None and not SCHEDULES[named].interleaves and named != "one_f_one_b":
         return {"schedule": named}
     return {"virtual_stages": virtual, "schedule": "interleaved"} if (virtual or 1) > 1 else {}
@@ -137,22 +139,26 @@ def _numbers(
     columns: Columns, facts: Mapping[str, float], software: str, machine: Machine, assumed: list[str]
 ) -> dict[str, Any]:
     """The formats of numbers, which of them are kept, and how attention and the loss are computed."""
-    usual = "bf16" if own_zero(columns, facts, software) else _gradient_dtype(columns, software)
+    products = precision(columns, machine.family, machine.cluster.accelerator.types, assumed)
+    usual = "deepspeed" if own_zero(columns, facts, software) else _named_software(columns, software)
     is_narrow = bool(facts.get("pure_narrow")) and not facts.get("wide_masters")
+    update = of_update(columns, "bf16" if is_narrow else SOFTWARE[usual].gradients_in(products), is_narrow)
+    if products == update["gradient_dtype"] == "fp16":
+        assumed.append("gradients in fp16")
     return {
-        "precision": precision(columns, machine.family, machine.cluster.accelerator.types, assumed),
+        "precision": products,
         "attention": attention(columns, facts, machine.family),
         "loss": _loss(facts, software),
         "master_weights": not is_narrow,
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
-    } | of_update(columns, "bf16" if is_narrow else usual, is_narrow)
+    } | update
 
 
-def _gradient_dtype(columns: Columns, software: str) -> str:
-    """That of what the row names: Megatron-LM and what starts it add gradients up in 32 bits on new hardware too (K:
-    `accumulate_allreduce_grads_in_fp32` in its `arguments.py`), recipes of NeMo and Megatron-Bridge in 16."""
+def _named_software(columns: Columns, software: str) -> str:
+    """The class whose formats of gradients a row has, by what it names: Megatron-LM and what starts it add them up as
+    that of 2022 on new hardware too (K: its `arguments.py`), recipes of NeMo and Megatron-Bridge in 16 bits."""
     name = named(software_words(columns.row), meanings.SOFTWARE_NAMES) if software == "megatron-core" else None
-    return SOFTWARE[str(name or software)].gradient_dtype
+    return str(name or software)
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:

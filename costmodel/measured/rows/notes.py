@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from costmodel.measured.rows.columns import cells, software_words
 from costmodel.measured.rows.words import absent, clauses, meanings, named, number, said
+from costmodel.specs import compiled_for
 
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
@@ -14,6 +15,8 @@ _OF_SOURCE = (
     "fused_loss",
     "engine_loss",
     "chunked_loss",
+    "fused_layers",
+    "fused_norms",
     "device_memory",
     "allocated_memory",
     "memory_of_last",
@@ -33,14 +36,15 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str |
     """The software class: by the words of the row, else the one that was named for rows that do not say theirs, else
     by the hardware and whether tensors or layers are divided; and whether anything named it."""
     if family in ("tpu", "trainium"):
-        return "xla", True
+        return compiled_for(family), True
     megatron = megatron_on(family)
     name = named(software_words(row), meanings.SOFTWARE_NAMES) or software
     cell = row.get("zero_stage_or_fsdp") or ""
     if name == "fsdp" and named(cell, _DEEPSPEED) and named(cell, meanings.SOFTWARE_NAMES) != "fsdp":
         name = "deepspeed"  # in a table of both
     if name is not None:
-        return megatron if name == "megatron-2022" else str(name), True
+        of_hardware = {"megatron-2022": megatron, "xla": compiled_for(family)}
+        return of_hardware.get(str(name), str(name)), True
     return megatron if divided or megatron == "megatron-2022" else "fsdp", False
 
 

@@ -13,6 +13,7 @@ from costmodel.measured.rows.words.formats import PRECISIONS as PRECISIONS
 from costmodel.measured.rows.words.formats import SCALINGS as SCALINGS
 from costmodel.measured.rows.words.formats import STATES as STATES
 from costmodel.measured.rows.words.formats import SUBMISSIONS as SUBMISSIONS
+from costmodel.measured.rows.words.software import FOLDED as FOLDED
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
 from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
@@ -67,6 +68,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
         "compile* full|whole|each|per graph|fullgraph|block|model"),
     "eager": ("eager",),
+    "fused_layers": ("liger*",),  # K: its norms, gates and rotations are one kernel each
+    "fused_norms": ("colossal|colossalai",),  # K: its benchmarks set `enable_fused_normalization`
     "parallel_block": (
         "parallel transformer? block|layer*",
         "parallel attention|attn & mlp|ffn|feed_forward",

@@ -73,6 +73,9 @@ SCHEDULES = (
 )  # fmt: skip
 """Pipeline schedules by name."""
 
+FOLDED = (("v half", "v_half"), ("v min", "v_min"))
+"""Variants of ZB-V that hold fewer microbatches."""
+
 
 def releases(year: int, month: int) -> str:
     """Releases named by year and month from this one on, as alternatives of a phrase."""
