@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.support import builders
 
 SEM = Exact(math)
 TOKENS, HIDDEN, RANKS, COPIES = 4096, 64, 8, 4
-MODEL = {"layers": 2, "hidden": HIDDEN, "heads": 4, "vocabulary": 100, "sequence": TOKENS, "batch": 8}
+MODEL: dict[str, Any] = {"layers": 2, "hidden": HIDDEN, "heads": 4, "vocabulary": 100, "sequence": TOKENS, "batch": 8}
 MODEL |= {"experts": 32, "top_k": COPIES, "expert_ffn": 96}
 
 

@@ -23,11 +23,11 @@ _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (
 
 # Parts of a model's name, without blanks and dashes, and what no column holds. Sources: data/models.toml (DeepSeek-V3),
 # config.json of moonshotai/Kimi-K2-Instruct, moonshotai/Moonlight-16B-A3B and deepseek-ai/DeepSeek-V2 (latent ranks,
-# first dense layer of 18,432, 11,264 and 12,288, one, two and two shared experts; a token's experts lie in four of eight
-# groups of DeepSeek-V3's, in three of DeepSeek-V2's), of openai/gpt-oss-120b (heads of 64,
-# window 128 on every second layer), of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024
-# on five layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every
-# second layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
+# first dense layer of 18,432, 11,264 and 12,288, one, two and two shared experts; of eight groups of experts a token of
+# DeepSeek-V3 reaches four, one of DeepSeek-V2 three), of openai/gpt-oss-120b (heads of 64, window 128 on every second
+# layer, biases of experts), of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024 on five
+# layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every second
+# layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
 _WIDE = Latent(query_rank=2048, key_value_rank=512, nope_size=192, rope_size=64, value_size=256)  # of GLM-5
 _PLAIN_QUERIES = dataclasses.replace(_LATENT, query_rank=None)  # of Moonlight and DeepSeek-V2-Lite
