@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from costmodel.inputs import Cluster, Plan
+from costmodel.inputs import NEVER_MEASURED, Cluster, Plan
 from costmodel.specs import chosen_software
 from optimize.report.page import Part
 
@@ -57,6 +57,25 @@ def kept(show: Callable[[], None]) -> list[Part]:
     return [*parts, *filter(None, (out.getvalue().strip("\n"),))]
 
 
+def written(parts: Sequence[Part]) -> str:
+    """The paragraphs and tables of a page as lines of a terminal, without its figures."""
+    lines = io.StringIO()
+    console = new_console()
+    console.file = lines
+    for part in parts:
+        if isinstance(part, str | Text):
+            for line in str(part).splitlines():
+                say(console, line)
+        elif isinstance(part, Table):
+            console.print("", part, "")
+        elif not isinstance(part, bytes) and not isinstance(part[1], bytes):
+            table = new_table(*part[0])
+            for row in part[1]:
+                table.add_row(*map(str, row))
+            console.print("", table, "")
+    return "\n".join(line.rstrip() for line in lines.getvalue().strip("\n").splitlines())
+
+
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print text that goes on under itself, indented, where the line ends; on a page it ends by itself."""
     if _KEPT.get() is not None:
@@ -70,7 +89,8 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 def software_line(cluster: Cluster) -> str:
     """The software whose habits and constants count, and why: named, or the accelerator's default."""
     software, (usual, reason) = cluster.stack.software, chosen_software(cluster.accelerator.name)
-    return f"software {software} ({reason if software == usual else 'named'})"
+    never = "; no run of it was measured" if software in NEVER_MEASURED else ""
+    return f"software {software} ({reason if software == usual else 'named'}{never})"
 
 
 def new_table(*headers: str, left: int = 1) -> Table:
