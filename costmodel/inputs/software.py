@@ -171,6 +171,9 @@ TPUs, where it was measured, and for GPUs, where kernels and collectives are lib
 COMPILED = ("xla", "xla-gpu")
 """The classes of software that XLA compiles."""
 
+NEVER_MEASURED = ("xla-gpu",)
+"""Classes that no row of calibration is of: those of today stand for them (`measured/fit/newcomers.py`)."""
+
 ALSO_KNOWN_AS: Mapping[str, str] = MappingProxyType({
     "megatron": "megatron-core", "megatron-bridge": "megatron-core", "nemo": "megatron-core",
     "megatron-lm": "megatron-core", "megatron-deepspeed": "megatron-2022", "torchtitan": "fsdp",
