@@ -186,7 +186,7 @@ NOT_SAID = {
         "phi3", "seed_oss", "bloom", "gpt_bigcode", "gptj", "opt", "phi", "starcoder2",
     },
 }  # fmt: skip
-"""Models of which a framework's options do not say something: norms, biases, windows, learned positions, parallel branches."""
+"""Models of which options do not say something: norms, biases, windows, learned positions, parallel branches."""
 
 
 @pytest.mark.parametrize("name", NOT_SAID)
