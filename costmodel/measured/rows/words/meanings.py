@@ -68,6 +68,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
         "compile* full|whole|each|per graph|fullgraph|block|model"),
     "eager": ("eager",),
+    "hugging_face": ("axolotl|trl|ms_swift", "llama factory", "hf|hugging_face|transformers trainer"),  # whose modules
     "fused_layers": ("liger*",),  # K: its norms, gates and rotations are one kernel each
     "fused_norms": ("colossal|colossalai",),  # K: its benchmarks set `enable_fused_normalization`
     "parallel_block": (
