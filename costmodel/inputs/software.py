@@ -107,6 +107,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         overlap_tensor=True,
         overlap_pipeline=True,
         loss="vocab_parallel",
+        eager_experts=True,
         keeps_8bit_weights=True,
         updates_on_host=True,
         memory=_memory(logit_bytes=8.0, idle_gradients=1.0, **_SUMS_BESIDE, **_TORCH),

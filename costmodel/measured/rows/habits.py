@@ -33,6 +33,8 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "captured": facts.get("cuda_graphs", usual.captured),
         "captured_iteration": bool(facts.get("captured_iteration", usual.captured_iteration)),
     }
+    if said["captured_iteration"] and columns.count("experts"):  # K: Megatron-Bridge's recipes with such graphs
+        said |= {"eager_experts": False, "overlap_expert": True}
     if "fused_kernels" in facts or facts.get("compiled"):
         said["fused_kernels"] = bool(facts.get("fused_kernels", 1.0))
     said["norm_copies_bytes"] = _norm_copies_bytes(columns, facts, fused, usual)
@@ -51,7 +53,9 @@ def _norm_copies_bytes(columns: Columns, facts: Mapping[str, float], fused: bool
     if apart or facts.get("eager"):
         kept_bytes = _NORM_COPIES_BYTES if apart else EAGER_NORM_BYTES
         return 0.0 if columns.text("recompute").lower() == "selective" else kept_bytes
-    return None if fused or facts.get("fused_norms") else usual.norm_copies_bytes
+    if fused or facts.get("fused_norms"):
+        return None
+    return EAGER_NORM_BYTES if usual.eager and facts.get("hugging_face") else usual.norm_copies_bytes
 
 
 def _offloaded(columns: Columns, facts: Mapping[str, float]) -> float:

@@ -16,6 +16,7 @@ _OF_SOURCE = (
     "engine_loss",
     "chunked_loss",
     "fused_layers",
+    "hugging_face",
     "fused_norms",
     "device_memory",
     "allocated_memory",
