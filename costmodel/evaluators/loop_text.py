@@ -49,6 +49,7 @@ class LoopText:
     ) -> None:
         self.used: dict[int, None] = {}
         self._program, self._places, self._points = program, places, points
+        self._shapes = shapes
         self._arrays = [f"tensor<{'x'.join(map(str, shape))}xf32>" for shape in shapes]
         self._numbers, self._verdicts = f"tensor<1x{points}xf32>", f"tensor<1x{points}xi1>"
         self._names: dict[int, str] = {}
@@ -104,7 +105,7 @@ class LoopText:
         array, row = self._places[number]
         kind, here = self._arrays[array], f"{row}:{row + 1}"
         self.used[array] = None
-        if kind.count("x") == 2:
+        if len(self._shapes[array]) == 2:  # a row for all points
             return f"stablehlo.slice %a{array} [{here}, 0:{self._points}] : ({kind}) -> {self._numbers}"
         self._lines.append(f"%s{number} = stablehlo.slice %a{array} [{here}] : ({kind}) -> tensor<1xf32>")
         return f"stablehlo.broadcast_in_dim %s{number}, dims = [0] : (tensor<1xf32>) -> {self._numbers}"

@@ -4,16 +4,19 @@ JAX's own cache finds a program by its trace, which takes longer than all the re
 on (`_key`). A program is compiled in a process of its own because the ways in which batches of gradients run fastest
 are unofficial and may end it: loops that we cut (`loops.py`), or XLA's fusion into several outputs, half as fast, which
 a flag of the whole process asks for. Where both fail, or no place for files is safe, the program is compiled here
-without any fusion.
+without any fusion. A way that cannot be gone with these versions is not tried again; one that failed by chance (time
+was up, somebody ended it) is, by the next processes.
 
 All numbers of one shape are one array, since hundreds of arguments cost more than they hold. Programs are loaded only
 from a folder that nobody else can write: loading one runs what it holds.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,9 +36,12 @@ from costmodel.pytree import register_pytrees
 from costmodel.specs import digest_of_files
 
 MOST_S = 90.0  # that another process may take to compile, in each way
+TRIES = 3  # of a way that fails by chance
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
 _WAYS = {"loops": "", "fused": "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"}
 """By which another process compiles, the fastest first, and XLA's flag for each."""
+
+_LATE = 124  # status of a process that has ended itself because its time was up
 
 _COMPILING: list["subprocess.Popen[bytes]"] = []
 
@@ -100,9 +106,10 @@ def _kept(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes
     own = all(law.__module__.startswith("costmodel.") for laws in COLLECTIVES.values() for law in laws.values())
     if folder is None or jax.default_backend() != "cpu" or not own:
         return None
-    path, hollow = folder / f"{_key(make, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
-    order = make, hollow, shapes, str(path)
-    if not path.exists() and not any(_compiled_apart(path, pickle.dumps((way, *order)), way) for way in _WAYS):
+    key, order = _key(make, trees, shapes), (make, jax.tree.map(lambda _: 0.0, trees), shapes)
+    paths = {way: folder / f"{key}.{way}.bin" for way in _WAYS}
+    there = (path for way, path in paths.items() if path.exists() or _compiled_apart(path, order, way))
+    if (path := next(there, None)) is None:
         return None
     arguments = tuple([0.0] * len(set(some)) for some in shapes)
     return _loaded(path, jax.tree.structure((arguments, {})), jax.tree.structure(result))
@@ -148,8 +155,29 @@ def _source(package: str) -> str:
     return digest_of_files(Path(sys.modules[package].__file__ or "").parent)
 
 
-def _compiled_apart(path: Path, order: bytes, way: str) -> bool:
+def _compiled_apart(path: Path, order: tuple[Any, ...], way: str) -> bool:
     """Whether another process has compiled the program, in one of `_WAYS`, and written it."""
+    tried = path.with_suffix(".tries")
+    if (before := _number(tried)) >= TRIES:
+        return False
+    ended = _status_of_another(pickle.dumps((way, *order, str(path))), way)
+    if ended is not None and not path.exists():
+        by_chance = ended in (_LATE, -signal.SIGKILL, -signal.SIGTERM)
+        with contextlib.suppress(OSError):
+            tried.write_text(str(before + 1 if by_chance else TRIES))
+    return path.exists()
+
+
+def _number(file: Path) -> int:
+    """What a file says; 0 without one."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _status_of_another(order: bytes, way: str) -> int | None:
+    """How another process ended that was asked to compile; None where none could be started."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {_WAYS[way]}".strip()
     places = os.pathsep.join(map(os.path.abspath, sys.path))
     settings = {"XLA_FLAGS": flags, "PYTHONPATH": places, "JAX_ENABLE_COMPILATION_CACHE": "false"}
@@ -163,9 +191,10 @@ def _compiled_apart(path: Path, order: bytes, way: str) -> bool:
         running = subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere)
         _COMPILING.append(running)
         running.communicate(order, MOST_S)
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError) as failed:
         end_compiling()
-    return path.exists()
+        return _LATE if isinstance(failed, subprocess.TimeoutExpired) else None
+    return running.returncode
 
 
 def end_compiling() -> None:
@@ -179,7 +208,7 @@ def compile_for_another() -> None:
     import jax
     from jax.experimental import serialize_executable
 
-    end = threading.Timer(MOST_S, os._exit, (1,))
+    end = threading.Timer(MOST_S, os._exit, (_LATE,))
     end.daemon = True
     end.start()
     way, make, trees, shapes, path = pickle.load(sys.stdin.buffer)
@@ -194,7 +223,7 @@ def compile_for_another() -> None:
     with tempfile.NamedTemporaryFile(dir=Path(path).parent, delete=False) as file:
         file.write(code)
     os.replace(file.name, path)
-    files = sorted(Path(path).parent.glob("*.bin"), key=lambda each: each.stat().st_mtime)
+    files = sorted(Path(path).parent.glob("*.*"), key=lambda each: each.stat().st_mtime)
     for old in files[:-KEPT]:
         old.unlink(missing_ok=True)
 

@@ -5,7 +5,7 @@ import dataclasses
 from costmodel.inputs import Cluster, Habits, Plan, PlanPoint, Stack, Workload, embed
 from costmodel.models import in_pieces, run_by
 from costmodel.pytree import as_floats, by_identity, register_pytrees
-from costmodel.specs import expecting
+from costmodel.specs import SpecError, expecting, unsound_fields
 
 _LAST = 16  # workloads and clusters: many plans are asked for of the same ones
 
@@ -17,12 +17,18 @@ def prepare(
     """The three arguments of `cost.cost` as floats; the point carries the cluster's usable domain.
 
     Operators and option rows are those that the software of the stack has, layers in the pieces of the plan. Prices
-    stay behind: `cost` does not read them, and leaves that are not there cost nothing.
+    stay behind: `cost` does not read them, and leaves that are not there cost nothing. Rules that tie the plan to the
+    model and the cluster are not asked (`violations`): its degrees may be moved from here.
     """
     register_pytrees()
     machine = _machine(cluster, stack or cluster.stack)
     habits = machine.stack.habits
-    point = embed(plan, workload, float(cluster.tiers[0].usable_size), habits)
+    try:
+        point = embed(plan, workload, float(cluster.tiers[0].usable_size), habits)
+    except (KeyError, ZeroDivisionError):
+        if wrong := unsound_fields(plan):
+            raise SpecError("plan: " + "; ".join(wrong.values())) from None
+        raise
     return _numbers(workload, plan.pieces, habits), machine, point
 
 

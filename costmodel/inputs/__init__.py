@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from costmodel.inputs.schedules import ScheduleRow as ScheduleRow
     from costmodel.inputs.schedules import schedule_rows as schedule_rows
     from costmodel.inputs.software import ALSO_KNOWN_AS as ALSO_KNOWN_AS
+    from costmodel.inputs.software import COMPILED as COMPILED
     from costmodel.inputs.software import DEEPSPEED_BUCKETS as DEEPSPEED_BUCKETS
+    from costmodel.inputs.software import EAGER_NORM_BYTES as EAGER_NORM_BYTES
     from costmodel.inputs.software import GATHERED_LOSS_BYTES as GATHERED_LOSS_BYTES
     from costmodel.inputs.software import SOFTWARE as SOFTWARE
     from costmodel.inputs.software import XLA_OFFLOADED as XLA_OFFLOADED

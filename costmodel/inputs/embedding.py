@@ -4,7 +4,6 @@ import dataclasses
 
 from costmodel.inputs import options
 from costmodel.inputs.plan import Offload, Plan, PlanPoint, layers
-from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Habits
 from costmodel.inputs.workload import Kind, Workload, whole
 
@@ -40,7 +39,7 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         fused_kernels=float(plan.fused_kernels and habits.fused_kernels),
         whole_inputs=float(habits.whole_inputs),
         offload=_offload(plan, habits),
-        schedule=SCHEDULES[plan.schedule].row,
+        schedule=habits.schedule_row(plan.schedule),
         zero=options.ZERO_STAGES[plan.zero_stage],
         recompute=_recompute_row(plan, habits),
         modules=_modules(plan),

@@ -4,7 +4,8 @@ Nothing else knows a schedule by its name. `costmodel.register_schedule` checks 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from costmodel.inputs.turns import Turns, dual_order, v_order
@@ -114,6 +115,16 @@ SCHEDULES: dict[str, Schedule] = {
         short="DualPipe",
     ),
 }
+
+_FOLDED = SCHEDULES["zb_v"].row
+FOLDED: Mapping[str, ScheduleRow] = MappingProxyType({
+    "": _FOLDED,
+    "v_half": dataclasses.replace(_FOLDED, stages_in_flight=1.0 / 2.0, extra_in_flight=1.0),
+    "v_min": dataclasses.replace(_FOLDED, stages_in_flight=1.0 / 3.0, extra_in_flight=1.0),
+})  # fmt: skip
+"""ZB-V, and what holds fewer microbatches at the price of bubbles, of which only the memory is known here: a half and a
+third of it, and one stage more. By the patterns of Qi et al. 2024, Pipeline parallelism with controllable memory; exact
+for an even number of stages and for one that three divides, half and a third of a stage off for others."""
 
 OWN_SCHEDULES: dict[str, Schedule] = {}
 """Those of them that a user has registered."""

@@ -5,6 +5,7 @@ beside the constants that were fitted to it. Evidence: K is the software's own d
 calibration rows, V on rows of validation (each is in the CHANGELOG).
 """
 
+import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -31,15 +32,14 @@ GATHERED_LOSS_BYTES = 18.0
 """As an unfused loss, with the 16-bit logits of all tensor ranks gathered, and their gradient. V: Hagemann's runs out
 of memory (CHANGELOG)."""
 
-# K: a compiler that lays out all memory before the run: no caching allocator, no context beside it, fused loss
-_XLA = {
-    "logit_bytes": FUSED_LOSS_BYTES,
-    "context_bytes": 0.2e9,
-    "workspace_bytes": 0.2e9,
-    "fragmentation": 0.0,
-    "communicator_bytes": 0.0,
-    "gathered_share": 1.0 / 3.0,  # product by product: one of 4 h^2 + 2 (4 h^2), or of 4 h^2 + 3 (8/3 h^2)
-}
+EAGER_NORM_BYTES = 4.0
+"""Of each element of a norm of Hugging Face's modules, beside 2: autograd keeps its input in 32 bits, and in 16 the
+normalised one. K: what PyTorch itself saves (`tests/golden/eager_blocks.toml`)."""
+
+# K: a compiler that lays out all memory before the run: no caching allocator, fused loss
+_XLA = {"logit_bytes": FUSED_LOSS_BYTES, "workspace_bytes": 0.2e9, "fragmentation": 0.0}
+# K: no context beside it; gathers product by product: one of 4 h^2 + 2 (4 h^2), or of 4 h^2 + 3 (8/3 h^2)
+_XLA_ON_TPU = _XLA | {"context_bytes": 0.2e9, "communicator_bytes": 0.0, "gathered_share": 1.0 / 3.0}
 
 TORCH_SELECTIVE = RecomputeRow(
     keep_core=1.0, keep_rest=0.35, redo_core=0.0, redo_rest=0.45, working_core=0.0, working_rest=1.0
@@ -60,6 +60,31 @@ XLA_OFFLOADED = RecomputeRow(
 def _memory(**fields: float) -> tuple[tuple[str, float], ...]:
     return tuple(fields.items())
 
+
+# K: MaxText's documents: FSDP over a slice, the compiler overlaps
+_COMPILED = Habits(
+    zero_stage=3,
+    overlap_tensor=True,
+    overlap_pipeline=True,
+    selective=XLA_SELECTIVE,
+    always_recomputes=True,
+    keeps_32bit_weights=True,
+    memory=_memory(**_XLA_ON_TPU),
+)
+# K: JAX-Toolbox's `docs/GPU_performance.md` (bcbbfa5): gathers and reductions run ahead, as its containers and recipes
+# set it, and are combined up to a layer; transfers of pipelines do so on demand only, and products that overlap
+# their own collectives are in no recommended set. XLA's partitioner reduces gradients in the 16 bits of their products
+# (tests/measured/test_compiled.py). The host does nothing within a step: one program holds it, and JAX starts the next
+# before it has ended (docs.jax.dev, asynchronous dispatch)
+_COMPILED_FOR_GPUS = dataclasses.replace(
+    _COMPILED,
+    gradient_dtype="bf16",
+    overlap_tensor=False,
+    overlap_pipeline=False,
+    captured=1.0,
+    captured_iteration=True,
+    memory=_memory(**_XLA),
+)
 
 # K, `updates_on_host`: DeepSpeed's CPUAdam, Megatron-Core's hybrid optimizer and FSDP's CPUOffload step on processors;
 # MaxText's `optimizer_memory_host_offload` brings the states to the accelerator
@@ -99,7 +124,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         updates_on_host=True,
         memory=_memory(logit_bytes=UNFUSED_LOSS_BYTES, early_gradients=0.0, **_TORCH),
     ),
-    # K: DeepSpeed's documents: gradients in the weights' own type
+    # K: DeepSpeed's documents: gradients in the weights' own type; models are Hugging Face's own modules, run eagerly
     "deepspeed": Habits(
         zero_stage=3,
         sequence_parallel=False,
@@ -107,6 +132,8 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         attention="flash_2",
         loss="framework",
         dropout=True,
+        eager=True,
+        norm_copies_bytes=EAGER_NORM_BYTES,
         deepspeed_zero=True,
         updates_on_host=True,
         memory=_memory(adds_apart=1.0, logit_bytes=12.0, **_TORCH | DEEPSPEED_BUCKETS),
@@ -125,19 +152,15 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         rotation_copies=4.0,
         memory=_memory(adds_apart=1.0, logit_bytes=UNFUSED_LOSS_BYTES, **_TORCH),
     ),
-    # K: MaxText's documents: FSDP over a slice, the compiler overlaps
-    "xla": Habits(
-        zero_stage=3,
-        overlap_tensor=True,
-        overlap_pipeline=True,
-        selective=XLA_SELECTIVE,
-        always_recomputes=True,
-        keeps_32bit_weights=True,
-        memory=_memory(**_XLA),
-    ),
+    "xla": _COMPILED,
+    "xla-gpu": _COMPILED_FOR_GPUS,
 })  # fmt: skip
 """Classes of software by name: Megatron-Core (NeMo, Megatron-Bridge), Megatron-LM of 2020 to 2022 (and its DeepSpeed
-branch), PyTorch's FSDP (torchtitan, llm-foundry), DeepSpeed, nanotron, and JAX compiled by XLA (MaxText, Pax)."""
+branch), PyTorch's FSDP (torchtitan, llm-foundry), DeepSpeed, nanotron, and JAX compiled by XLA (MaxText, Pax), for
+TPUs, where it was measured, and for GPUs, where kernels and collectives are libraries' and nothing was."""
+
+COMPILED = ("xla", "xla-gpu")
+"""The classes of software that XLA compiles."""
 
 ALSO_KNOWN_AS: Mapping[str, str] = MappingProxyType({
     "megatron": "megatron-core", "megatron-bridge": "megatron-core", "nemo": "megatron-core",

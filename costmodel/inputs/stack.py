@@ -4,6 +4,7 @@ import dataclasses
 
 from costmodel.inputs import options
 from costmodel.inputs.options import AttentionRow, LossRow, PrecisionRow, RecomputeRow
+from costmodel.inputs.schedules import FOLDED, SCHEDULES, ScheduleRow
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
@@ -38,6 +39,7 @@ class Habits:
     deepspeed_zero: bool = False
     whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
     fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
+    folded: str = ""  # what a schedule that folds is, of `schedules.FOLDED`
     # operators (models.variants)
     eager: bool = False  # gates are kept after their activation too
     rotation_copies: float = 0.0  # of queries, in their own width, that an eager rotation leaves for the backward pass
@@ -79,6 +81,10 @@ class Habits:
     def attention_row(self, name: str) -> AttentionRow:
         """The row of an attention kernel; `flash` is the one that this software calls."""
         return options.ATTENTIONS[self.attention if name == "flash" else name]
+
+    def schedule_row(self, name: str) -> ScheduleRow:
+        """The row of a pipeline schedule; of ZB-V that of the variant which this software runs."""
+        return FOLDED[self.folded] if name == "zb_v" else SCHEDULES[name].row
 
     def loss_row(self, name: str) -> LossRow:
         """The row of a loss; of the usual one the passes of this software's, and the bytes of its Stack."""

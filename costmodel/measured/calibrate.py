@@ -63,7 +63,7 @@ class Calibrated(Shown):
 
 
 _CASES = Check(
-    "a list of rows, such as read_cases(path) gives",
+    "a list of rows, such as costmodel.measured.read_cases(path) gives",
     lambda value: isinstance(value, Sequence) and all(isinstance(row, Case) for row in value),
 )
 

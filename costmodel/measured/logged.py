@@ -31,7 +31,7 @@ def held_in_order(cases: Sequence[Case], figures: Figures) -> Figures:
         if case.plan.pipeline > 1 and sum(block.position == Position.LAYER for block in case.workload.blocks) > 1:
             first, *middle, last = memory_by_stage(case.workload, case.cluster, case.plan)
             peak_bytes[i] = max(peak(stage, _EXACT) for stage in (first, *middle, last))
-            shown[..., i] = shown_bytes((first, last, *middle), case.cluster.stack, 1)[..., 0]
+            shown[..., i] = shown_bytes((first, last, *middle), case.cluster, 1)[..., 0]
     return figures._replace(peak_bytes=peak_bytes, shown_bytes=shown)
 
 

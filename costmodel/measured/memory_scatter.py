@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.inputs import SOFTWARE
+from costmodel.inputs import COMPILED, SOFTWARE
 from costmodel.measured.fit import scatter
 from costmodel.measured.logged import held_in_order, logged_bytes
 from costmodel.measured.rows import Case, classes_on, evaluated, lightened
@@ -29,7 +29,7 @@ def errors_elsewhere(known: Sequence[Case], errors: np.ndarray) -> np.ndarray:
     """The errors where nobody knows the class of a case: against the geometric mean over the other classes that run on
     its hardware; XLA's, which has no like, stay."""
     others = [tuple(name for name in classes_on(case.family) if name != case.stack) for case in known]
-    others = [() if case.stack == "xla" else names for case, names in zip(known, others, strict=True)]
+    others = [() if case.stack in COMPILED else names for case, names in zip(known, others, strict=True)]
     at = np.array([i for i, names in enumerate(others) for _ in names], int)
     _, found = memory_errors([_run_by(known[i], name) for i, names in enumerate(others) for name in names])
     number = np.bincount(at, minlength=len(known))

@@ -59,8 +59,10 @@ if TYPE_CHECKING:
     from costmodel.specs.rules import check_plan as check_plan
     from costmodel.specs.rules import demands as demands
     from costmodel.specs.rules import kept as kept
+    from costmodel.specs.rules import unsound_fields as unsound_fields
     from costmodel.specs.rules import violations as violations
     from costmodel.specs.stacks import chosen_software as chosen_software
+    from costmodel.specs.stacks import compiled_for as compiled_for
     from costmodel.specs.stacks import constant_group as constant_group
     from costmodel.specs.stacks import die_of as die_of
     from costmodel.specs.stacks import family_of as family_of

@@ -15,6 +15,7 @@ from costmodel.specs.files import SpecError, plain, show, why_not, write_file
 
 LARGEST_TABLE_BYTES = 256 * 2**20
 _NEEDED = ("hardware", "gpus")
+_TRIED = 50  # rows whose cells may tell what no column names
 _MOST_NAMES = 200  # of columns, that may stand below each other
 
 
@@ -28,8 +29,11 @@ def read_rows(
     """One entry for each row, in order: its cells by column, or why it cannot be read. A table whose first column
     names what is needed, while its first line does not, has a run in each column."""
 
-    def names_all(header: Sequence[str]) -> bool:
-        return set(needed) <= set(translate(dict.fromkeys(header, "1")))
+    def names_all(header: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bool:
+        if set(needed) <= set(translate(dict.fromkeys(header, "1"))):
+            return True
+        told = (translate(dict(zip(header, row, strict=False))) for row in rows[:_TRIED])  # `64x H100`
+        return any(all(row.get(name) for name in needed) for row in told)
 
     where = f"rows ({plain(str(path))})"
     text = text_of(path, where)
@@ -38,7 +42,7 @@ def read_rows(
         header, rows = _table(text, names_all)
     else:
         header = list(next((row for row in rows if not isinstance(row, str)), {}))
-    if not names_all(header):
+    if not names_all(header, [list(row.values()) for row in rows if not isinstance(row, str)]):
         raise SpecError(
             f"{where}: the first line is {show(header or None)}; expected column names with at least "
             f"{', '.join(needed)} (`equipoise predict --columns` lists them)"
@@ -49,26 +53,30 @@ def read_rows(
     return [row if isinstance(row, str) else translate(row) for row in rows]
 
 
-def _table(text: str, names_all: Callable[[Sequence[str]], bool]) -> tuple[list[str], list[Mapping[str, str] | str]]:
+NamesAll = Callable[[Sequence[str], Sequence[Sequence[str]]], bool]
+"""Whether a header names what is needed, or the first rows below it do."""
+
+
+def _table(text: str, names_all: NamesAll) -> tuple[list[str], list[Mapping[str, str] | str]]:
     """The header of a table of cells, and its rows."""
     lines = text.splitlines(keepends=True)
     character, before = parted_by(lines)
     rows = list(plain_rows(_rows(lines[before:], character), character))
     if not rows or isinstance(rows[0], str):
         return [], []
-    if not names_all(rows[0]):
+    if not names_all(rows[0], [row for row in rows[1:] if not isinstance(row, str)]):
         rows = _turned(rows, names_all)
     header = list(rows[0])
     return header, with_points([_cells(row, header) for row in rows[1:]], character)
 
 
-def _turned(rows: list[list[str] | str], names_all: Callable[[Sequence[str]], bool]) -> list[list[str] | str]:
+def _turned(rows: list[list[str] | str], names_all: NamesAll) -> list[list[str] | str]:
     """The table with its columns as rows, where its first column is a header; as it is where it is none."""
     cells = [row for row in rows if not isinstance(row, str)]
     if len(cells) < len(rows) or len(rows) > _MOST_NAMES or len({len(row) for row in cells}) > 1 or len(cells[0]) < 2:
         return rows
     turned = [[cell.strip() for cell in column] for column in zip(*cells, strict=True)]
-    return [*turned] if names_all(turned[0]) else rows
+    return [*turned] if names_all(turned[0], turned[1:]) else rows
 
 
 def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import ALSO_KNOWN_AS, SOFTWARE
+from costmodel.inputs import ALSO_KNOWN_AS, COMPILED, SOFTWARE
 from costmodel.specs.checks import fail, nearest
 from costmodel.specs.files import SpecError, show
 
@@ -42,10 +42,17 @@ def chosen_software(accelerator: str, asked: Any = None, where: str = "cluster")
     if name not in SOFTWARE:
         known = (*SOFTWARE, *ALSO_KNOWN_AS)
         raise SpecError(f"{where}: `software` is {show(asked)}, which is not known; {nearest(asked, known)}")
+    if name != asked and name in COMPILED:
+        name = compiled_for(family)
     if name == "megatron-2022" and family not in _OLD:
         allowed = ", ".join(other for other in SOFTWARE if other != name)
         fail(where, "software", asked, f"one of {allowed}: {accelerator} is newer than what Megatron-LM of 2022 ran on")
     return name, "asked for" if name == asked else f"what {asked} is"
+
+
+def compiled_for(family: str) -> str:
+    """The class of what XLA compiles, by the accelerator that it compiles for."""
+    return "xla" if family in _XLA_ONLY else "xla-gpu"
 
 
 def _default_software(family: str) -> tuple[str, str]:

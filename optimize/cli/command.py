@@ -30,7 +30,7 @@ Switch = Annotated[bool, Told()]
 
 _SOFTWARE = (
     "training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron, "
-    "xla, or a framework's name; default: by the accelerator, and said"
+    "xla, xla-gpu, or a framework's name; default: by the accelerator, and said"
 )
 Software = Annotated[str | None, Told(_SOFTWARE)]
 """Help that is longer than a line stands here: of a docstring tyro keeps the line's end."""

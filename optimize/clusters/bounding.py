@@ -49,9 +49,8 @@ def families_of(cell: Cell) -> Families:
 def _kept(progress: Progress, part: Open, have: Left, at: Tangents) -> Open:
     """What tangents do not dismiss, with bounds and places half way to where these are."""
     crude = np.fmax(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)  # what is no number says nothing
-    possible, above = have.usd > 0, crude >= progress.cut
-    likely = ~above & possible
-    progress.dismiss(crude[above & possible])
+    likely = have.usd > 0  # others are not possible
+    likely[likely] = progress.left(crude[likely])
     own, part, have = at.keep(likely), part.keep(likely), have.keep(likely)
     log_value, y = bound_of(part.cell, have, own)
     part.log_bound, part.y = np.fmax(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
@@ -112,9 +111,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             mean, (log_value, y) = aggregated(functools.partial(bound_of, cell, have), mean, at)
         log_bound = np.fmax(part.log_bound, log_value)
         part = dataclasses.replace(part, log_bound=log_bound, y=y)
-        alive = ~(log_bound >= progress.cut)
-        if dismiss:
-            progress.dismiss(log_bound[~alive])
+        alive = (progress.left if dismiss else progress.may_be_best)(log_bound)
         busy = alive & (log_bound < progress.busy)
         aside.append(part.keep(alive & ~busy))
         part, peak, mean = part.keep(busy), peak[busy], mean.keep(busy)

@@ -229,10 +229,15 @@ class Progress:
         assert self.relaxed is not None
         return self.relaxed.y(np.array([0]))[0]
 
-    def dismiss(self, log_bound: np.ndarray) -> None:
-        """Remember the least of the bounds of what is not looked at again."""
-        if len(log_bound):
-            self.dismissed = min(self.dismissed, float(log_bound.min()))
+    def may_be_best(self, log_bound: np.ndarray) -> np.ndarray:
+        """Of what is left by these bounds: what is no number says nothing, minus infinity stays, infinity goes."""
+        return ~(log_bound >= self.cut)
+
+    def left(self, log_bound: np.ndarray) -> np.ndarray:
+        """The same, where the others are dismissed: the least bound of what is not looked at again is remembered."""
+        left = self.may_be_best(log_bound)
+        self.dismissed = min(self.dismissed, float(log_bound[~left].min(initial=np.inf)))
+        return left
 
     def offer(self, best: Best) -> None:
         """Keep an answer if it is the best so far, or the best of its plan."""
@@ -268,7 +273,5 @@ def best_of(problem: Problem, found: Any) -> Best:
 
 
 def trim(progress: Progress, part: Open) -> Open:
-    """A part without what is not possible (an infinite bound) or cannot be best. A bound of minus infinity stays."""
-    above = part.log_bound >= progress.cut
-    progress.dismiss(part.log_bound[above])
-    return part.keep(~above)
+    """A part without what cannot be best."""
+    return part.keep(progress.left(part.log_bound))

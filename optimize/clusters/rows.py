@@ -1,5 +1,6 @@
 """Bounds of tangents within the limits, and with them the rows of degrees of every count of accelerators at once."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -31,9 +32,8 @@ Places = list[tuple[np.ndarray, np.ndarray]]
 
 def open_counts(progress: Progress, rows: Rows) -> None:
     """Dismiss the counts whose products alone take longer than the best answer, and bound the rows of all others."""
-    above = {count: bound for count, bound in progress.unseen.items() if bound >= progress.cut}
-    progress.dismiss(np.array(list(above.values())))
-    progress.unseen = {count: bound for count, bound in progress.unseen.items() if count not in above}
+    left = progress.left(np.array(list(progress.unseen.values())))
+    progress.unseen = dict(itertools.compress(progress.unseen.items(), left))
     counts, sizes = np.unique(rows["accelerators"], return_counts=True)
     size_of = dict(zip(counts.tolist(), sizes.tolist(), strict=True))
     here = 1.0 if progress.best is None else progress.best.cell.accelerators
@@ -91,7 +91,7 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
     counts = np.array(sorted(progress.unseen))
     products = np.array([progress.unseen[count] for count in counts.tolist()])
     log_bound = np.fmax(_roughly(progress, rows), products[np.searchsorted(counts, rows["accelerators"])])
-    y, chosen = np.zeros((len(log_bound), len(RATES))), _left(progress, log_bound)
+    y, chosen = np.zeros((len(log_bound), len(RATES))), np.flatnonzero(progress.left(log_bound))
     for turn in range(1 if progress.best is None else 1 + NEARER):  # without an answer nothing is dismissed
         if not len(chosen):
             return
@@ -99,7 +99,7 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
         places = [(y, np.arange(len(chosen)))] if turn else _places(progress, rows["accelerators"])
         least, where = _bounds(progress, rows, places)
         log_bound, y = np.fmax(log_bound, least), 0.5 * (y + where) if turn else where  # no number says nothing
-        chosen = _left(progress, log_bound)
+        chosen = np.flatnonzero(progress.left(log_bound))
     if not len(chosen):
         return
     rows = {name: column[chosen] for name, column in rows.items()}
@@ -107,13 +107,6 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
     part = joined(*_with_memory(progress, part, rows)) if problem.money.priced else part
     if len(part.indices):
         progress.open = [*progress.open, part]
-
-
-def _left(progress: Progress, log_bound: np.ndarray) -> np.ndarray:
-    """Which may be best; the others are dismissed."""
-    above = log_bound >= progress.cut
-    progress.dismiss(log_bound[above])
-    return np.flatnonzero(~above)
 
 
 def _part(progress: Progress, rows: Rows, log_bound: np.ndarray, y: np.ndarray) -> Open:

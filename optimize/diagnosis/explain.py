@@ -5,7 +5,7 @@ import functools
 import math
 from typing import Any
 
-from costmodel import Exact, Shown, as_floats
+from costmodel import Exact, Shown
 from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import (
     HELD,
@@ -19,7 +19,7 @@ from costmodel.formulas import (
     at_moment,
     reserved_bytes,
 )
-from costmodel.inputs import Cluster, Plan, Stack, Workload, active_parameters, parameters
+from costmodel.inputs import Cluster, Plan, Workload, active_parameters, parameters
 from costmodel.measured import fits_probability, posterior, step_log_sd
 from costmodel.specs import expecting
 from optimize.diagnosis.inputs import Inputs
@@ -112,12 +112,12 @@ def explain(workload: Workload, cluster: Cluster, plan: Plan) -> Explanation:
 def explain_inputs(inputs: Inputs, *, checked: bool = True) -> Explanation:
     """The same, with where each of them was read; a run that was measured is not `checked` against the rules."""
     job = inputs.workload, inputs.cluster, inputs.plan
-    breakdown, stack = evaluate(*job, checked=checked), as_floats(inputs.cluster.stack)
+    breakdown = evaluate(*job, checked=checked)
     _check_finite(breakdown)
     return Explanation(
         inputs=inputs,
         breakdown=breakdown,
-        stages=tuple(_stage(i + 1, stage, stack) for i, stage in enumerate(memory_by_stage(*job))),
+        stages=tuple(_stage(i + 1, stage, inputs.cluster) for i, stage in enumerate(memory_by_stage(*job))),
         elasticities=elasticities(*job),
         operators=operators(*job),
     )
@@ -133,7 +133,7 @@ def _check_finite(breakdown: Breakdown) -> None:
             raise CommandError(Status.bad_input, message)
 
 
-def _stage(number: int, memory: StageMemory, stack: Stack) -> StagePeak:
+def _stage(number: int, memory: StageMemory, cluster: Cluster) -> StagePeak:
     moment = max(MOMENTS, key=lambda each: float(at_moment(memory, each)))
     absent = dict.fromkeys((name for names in MOMENTS.values() for name in names), 0.0)
     terms = memory.of(HELD) | absent | memory.of(MOMENTS[moment])
@@ -142,8 +142,8 @@ def _stage(number: int, memory: StageMemory, stack: Stack) -> StagePeak:
         number=number,
         terms={name: float(size_bytes) for name, size_bytes in terms.items()},
         moment=moment,
-        reserved_bytes=float(reserved_bytes(memory, stack, _EXACT)),
-        allocated_bytes=float(allocated_bytes(memory, stack, _EXACT)),
+        reserved_bytes=float(reserved_bytes(memory, cluster, _EXACT)),
+        allocated_bytes=float(allocated_bytes(memory, cluster, _EXACT)),
         second=second,
     )
 

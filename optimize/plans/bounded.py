@@ -16,7 +16,7 @@ from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry
 from optimize.plans.evaluation import least_value, values_of
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.plans.row_bounds import in_order_of_bounds, least_of_all_s
 from optimize.plans.runner_ups import fits_by_stage
 
 _FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with
@@ -37,6 +37,11 @@ def ordered(whole: Lattice) -> Lattice:
 def least(whole: Lattice, value: PlanValue) -> float:
     """A lower bound of the values of all its plans that fit; infinite where none is legal, or none fits."""
     return math.inf if not len(whole) else exhaustive.floor(ordered(whole), value, 0)
+
+
+def least_of_any(whole: Lattice, value: PlanValue) -> float:
+    """The same of all its plans and of those beside it, whether or not they fit: a third of the work."""
+    return least_value(whole, value, least_of_all_s(whole)) if len(whole) else math.inf
 
 
 def best_below(

@@ -1,8 +1,9 @@
 """The best plan over ranges of accelerators and batches: every pair of them looked at, or bounded from below.
 
 Pairs wait in the order of what nothing on them is below: at first the FLOP of a step at the best rate of a kernel, then
-the least bound of their rows of degrees, then their best plan, at last the best that some framework can launch. The
-search ends when the next in line is no better than what is found, which is proved over all pairs then.
+the least bound of their rows of degrees, then that of the rows which may fit, then their best plan, at last the best
+that some framework can launch. The search ends when the next in line is no better than what is found, which is proved
+over all pairs then.
 """
 
 import dataclasses
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 
 from costmodel import evaluate
 from costmodel.inputs import Cluster, Plan, Workload, embed
-from optimize.lattice import SEARCHED, lattice, plan_precision, possible_counts
+from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision, possible_counts
 from optimize.plans.best_beside import all_besides, best_beside, least_beside
-from optimize.plans.bounded import best_below, least, ordered
+from optimize.plans.bounded import best_below, least, least_of_any, ordered
 from optimize.plans.launchable import best_of_any, parts_of
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.question import Job, products_s
@@ -192,20 +193,21 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
     workload, cluster = question.job(pair.accelerators, pair.batch)
     value, scale = question.value(pair.accelerators, pair.batch), question.scale(pair.batch)
     fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
-    whole = ordered(lattice(workload, cluster, fixed))
-    names = question.names or ()
-    groups = all_besides(whole, names) if pair.stage < 2 else ()
-    if pair.stage == 0:
-        bound = min(least(whole, value), least_beside(whole, groups, value)) * scale
-        outcome = "no memory" if len(whole) else "no plan"
-        return pair._replace(bound=max(bound, pair.bound), stage=1) if bound < math.inf else row | {"outcome": outcome}
+    whole, names = lattice(workload, cluster, fixed), question.names or ()
+    if pair.stage < 2:
+        bound, stage = _bound(whole, names, value, soon=pair.stage == 0 and reached < math.inf)
+        if bound == math.inf:
+            return row | {"outcome": "no memory" if len(whole) else "no plan"}
+        return pair._replace(bound=max(bound * scale, pair.bound), stage=stage)
+    whole = ordered(whole)
     name, below = None, math.nextafter(reached / scale, math.inf)
-    if pair.stage == 1:
+    if pair.stage == 2:
         found, _ = best_below(whole, value, below)
-        if (other := best_beside([(whole, groups, _any)], value, found[0] if found else below)) is not None:
+        asked = [(whole, all_besides(whole, names), _any)]
+        if (other := best_beside(asked, value, found[0] if found else below)) is not None:
             found = other[0]
         if found is not None and names:
-            return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
+            return pair._replace(bound=max(found[0] * scale, pair.bound), stage=3)
     else:
         name, found = best_of_any(parts_of(whole, names), whole.fixed, value, below) or (None, None)
     if found is None:
@@ -213,6 +215,13 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
     step_s = float(evaluate(workload, cluster, found[1], checked=False).step_s)
     told = {"plan": found[1], "framework": name, "value": found[0], "step_s": step_s}
     return row | {"outcome": "found", "compared": found[0] * scale, **told}
+
+
+def _bound(whole: Lattice, names: Sequence[str], value: PlanValue, *, soon: bool) -> tuple[float, int]:
+    """A value that no plan of a pair is below, and the next stage; `soon`: whether or not a plan fits."""
+    if soon:
+        return least_of_any(whole, value), 1
+    return min(least(rows := ordered(whole), value), least_beside(rows, all_besides(rows, names), value)), 2
 
 
 def _any(_: Plan) -> bool:

@@ -67,6 +67,18 @@ def least_s(lattice: Lattice, rows: np.ndarray, loosely: bool = False) -> np.nda
     return SAFE * found
 
 
+def least_of_all_s(lattice: Lattice) -> float:
+    """Seconds below which no plan of a lattice can be, nor one with other options that save memory for time, whether or
+    not it fits; of very many rows by the largest microbatch of all. Infinite where none is legal."""
+    if not len(lattice.ends):
+        return math.inf
+    if len(lattice.ends) <= MANY:
+        return float(np.min(least_s(lattice, np.arange(len(lattice.ends)))))
+    own, starts = _by_microbatch(lattice)
+    last = np.append(starts[1:], len(own)) - 1
+    return float(np.min(least_s(lattice, own[last], loosely=True)))
+
+
 def _least_below_s(lattice: Lattice, below: float) -> np.ndarray:
     """The same of all rows, of those that may be below a value; of the others that of the largest microbatch."""
     own, starts = _by_microbatch(lattice)

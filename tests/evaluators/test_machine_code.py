@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import pickle
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -25,7 +27,7 @@ def asked(tmp_path, monkeypatch):
     """Arguments, and the orders that another process would get, which fails."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     orders: list[tuple[str, str]] = []
-    monkeypatch.setattr(machine_code, "_compiled_apart", lambda path, _, way: orders.append((path.name, way)))
+    monkeypatch.setattr(machine_code, "_compiled_apart", lambda path, _, way: orders.append((path.stem, way)))
     workload, cluster = (cast(compiled.anonymous(tree)) for tree in subject())
     return (workload, cluster, Pool(8).batch(16)), orders
 
@@ -60,7 +62,7 @@ def test_another_structure_length_program_or_source_is_another_file(asked, monke
         assert kept(make, given) is None
     monkeypatch.setattr(machine_code, "_source", lambda package: "other")
     assert kept(STEP, trees) is None
-    names, ways = zip(*orders, strict=True)
+    names, ways = zip(*((name.removesuffix(f".{way}"), way) for name, way in orders), strict=True)
     assert ways == ("loops", "fused") * 5  # the second where the first fails
     assert names[0] == names[2]
     assert len(set(names)) == 4
@@ -93,6 +95,50 @@ def test_another_process_compiles_and_the_file_is_loaded(tmp_path, monkeypatch):
     for _ in range(2):  # compiled here
         assert machine_code.stored(line, trees, result)(*arrays)["y"].tolist() == [1.0, 3.0, 5.0, 7.0]
         assert not file.exists()
+
+
+SMALL = ((np.float32(2.0), np.float32(1.0)), (np.float32(3.0),))
+
+
+@pytest.mark.parametrize(("ended", "tries"), [(machine_code._LATE, 3), (-9, 3), (1, 1), (-6, 1), (None, 5)])
+def test_what_failed_by_chance_is_tried_again(ended, tries, tmp_path, monkeypatch):
+    """By the next processes, a few times; the slower way that was there is not kept for good."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine_code, "_loaded", lambda path, *_: path.suffixes[0])
+    asked, fails = [], ["loops"]
+
+    def of_another(order, way):
+        asked.append(way)
+        if way in fails:
+            return ended
+        Path(pickle.loads(order)[-1]).touch()
+        return 0
+
+    monkeypatch.setattr(machine_code, "_status_of_another", of_another)
+    assert [kept(line, SMALL) for _ in range(5)] == [".fused"] * 5
+    assert (asked.count("loops"), asked.count("fused")) == (tries, 1)
+    fails.clear()
+    assert kept(line, SMALL) == (".loops" if tries == 5 else ".fused")  # nobody counts where no process starts
+
+
+OTHER_JAXLIB = """
+from costmodel.evaluators.loop_text import LoopText
+written = LoopText.of
+LoopText.of = lambda *asked: written(*asked).replace("mhlo.fusion", "mhlo.fusion_of_another_release")
+"""
+
+
+def test_another_jaxlib_without_such_fusions_has_the_next_way(tmp_path, monkeypatch):
+    """Its own parser refuses them: tried once, told to nobody, and the numbers are the same."""
+    (tmp_path / "sitecustomize.py").write_text(OTHER_JAXLIB)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine_code, "version", lambda package: "0.99.0")
+    found = machine_code.stored(line, SMALL, {"y": 0.0})
+    assert isinstance(found, jax.stages.Compiled)
+    assert found([np.array([2, 1], np.float32)], [np.array([3], np.float32)])["y"] == 7
+    files = sorted(file.name.partition(".")[2] for file in (tmp_path / "equipoise" / "programs").iterdir())
+    assert files == ["fused.bin", "loops.tries"]
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/nowhere", None, "hangs"])

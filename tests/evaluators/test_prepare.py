@@ -4,9 +4,11 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 from costmodel import Plan, prepare
 from costmodel.pytree import by_identity
+from costmodel.specs.files import SpecError
 from tests.support.builders import cluster, small_decoder
 
 
@@ -55,3 +57,12 @@ def test_other_software_and_pieces_are_prepared_anew():
     assert prepare(workload, machine, plan, slower)[1].stack.step_s == 1.5
     pieces = dataclasses.replace(plan, pieces=2, recompute="full")
     assert prepare(workload, machine, pieces)[0] != prepare(workload, machine, plan)[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"schedule": "1f1b"}, "`schedule` is '1f1b'; expected one of gpipe"), ({"data": 0}, "`data` is 0")],
+)
+def test_a_name_that_nothing_has_is_told_in_words(fields, words):
+    with pytest.raises(SpecError, match=words):
+        prepare(small_decoder(), cluster(8), Plan(**{"data": 8, **fields}))

@@ -10,7 +10,7 @@ from costmodel import load_cluster, load_workload
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
-from costmodel.formulas.memory import allocated_bytes, passing_bytes, peak
+from costmodel.formulas.memory import allocated_bytes, device_bytes, passing_bytes, peak
 from costmodel.inputs import Kind, Position, whole
 from costmodel.inputs.plan import Plan
 from costmodel.models import decoder
@@ -19,6 +19,7 @@ from tests.support.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)
 TRACKED = tomllib.loads((GOLDEN / "fsdp_tracker.toml").read_text())
+EAGER = tomllib.loads((GOLDEN / "eager_blocks.toml").read_text())
 COMPILED = tomllib.loads((GOLDEN / "compiled_block.toml").read_text())
 
 
@@ -34,7 +35,7 @@ def test_tensors_of_fsdp_are_those_that_pytorch_tracks(run):
     states_bytes = 2.0 * (held.weights_bytes + held.optimizer_bytes) / 3.0  # of 4 bytes of weights and 8 of Adam's
     hole_bytes = 2.0 * run["microbatch"] * run["sequence"] * 128_256  # left by 16-bit logits: no tensor (software.py)
     held = dataclasses.replace(held, logits_bytes=held.logits_bytes - hole_bytes)
-    found = allocated_bytes(held, machine.stack, SEM) - machine.stack.workspace_bytes - states_bytes
+    found = allocated_bytes(held, machine, SEM) - machine.stack.workspace_bytes - states_bytes
     assert found == pytest.approx(1e9 * run["peak_gb"], rel=TRACKED["tolerance"])
 
 
@@ -57,11 +58,45 @@ def test_a_compiled_block_keeps_what_pytorchs_partitioner_chooses(block):
     assert per_unit - logarithms == pytest.approx(block["bytes_per_unit"], rel=block["tolerance"])
 
 
+@pytest.mark.parametrize("block", EAGER["blocks"], ids=lambda block: block["model"])
+def test_an_eager_block_keeps_what_autograd_saves(block):
+    sizes = {name: value for name, value in block.items() if name not in ("model", "bytes_per_unit")}
+
+    def kept_bytes(layers):
+        workload = decoder(**sizes, layers=layers, vocabulary=1024, sequence=1024, batch=8, gated=True)
+        where = load_cluster("h100", accelerators=8, software="deepspeed")
+        plan = Plan(data=8, zero_stage=0, microbatch=1, recompute="none")
+        return parts(*prepare(workload, where, plan), SEM).memory.first.activations_bytes
+
+    per_unit = (kept_bytes(2) - kept_bytes(1)) / (1024 * block["hidden"])
+    assert per_unit == pytest.approx(block["bytes_per_unit"], rel=EAGER["tolerance"])
+
+
 def stage(workload, plan, **stack):
     where = cluster()
     where = dataclasses.replace(where, stack=dataclasses.replace(where.stack, **stack))
     job, machine, point = prepare(workload, where, plan)
     return parts(job, machine, point, SEM).memory.first
+
+
+def test_the_allocator_keeps_unused_what_the_device_has_left():
+    """Half of the smaller of two moments, .1 of weights, gradients and states; less where less is free; what is needed
+    is told though it does not fit."""
+    where = cluster()
+    where = dataclasses.replace(where, stack=dataclasses.replace(where.stack, cached=0.5, fragmentation=0.1))
+    held = stage(small_decoder(), Plan(recompute="full"), fragmentation=0.1)
+    needed = peak(held, SEM)
+    staying = held.weights_bytes + held.gradients_bytes + held.optimizer_bytes
+    unused = 0.5 * min(held.logits_bytes, held.working_bytes) + 0.1 * staying
+    assert held.gathered_bytes == held.late_bytes == 0 < unused
+
+    def shown(capacity):
+        small = dataclasses.replace(where.accelerator, hbm_bytes=capacity)
+        return device_bytes(held, dataclasses.replace(where, accelerator=small), SEM)
+
+    assert shown(2 * needed) == pytest.approx(needed + unused, rel=1e-12)
+    assert shown(needed + 0.3 * unused) == pytest.approx(needed + 0.3 * unused, rel=1e-12)
+    assert shown(0.9 * needed) == needed
 
 
 def test_gradients_flow_at_the_product_down_by_hand():

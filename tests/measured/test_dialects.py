@@ -333,9 +333,9 @@ def test_software_that_nobody_names():
         ("nanoGPT", "fsdp"),
         ("torchtune", "fsdp"),
         ("ZeRO-Offload paper", "deepspeed"),
-        ("JAX-Toolbox Pax on H100", "xla"),
-        ("MaxText on GPUs", "xla"),
-        ("Levanter", "xla"),
+        ("JAX-Toolbox Pax on H100", "xla-gpu"),
+        ("MaxText on GPUs", "xla-gpu"),
+        ("Levanter", "xla-gpu"),
     ):
         found = read(**OPEN | {"source": source})
         assert (found.stack, "software" in found.open) == (stack, False), source

@@ -357,13 +357,18 @@ SOFTWARE = {
             "Megatron-LM + TE|Primus}",
         "{AMD Primus-Megatron|MindSpeed|NeMo Megatron|dgxc benchmarking|megatron_core r0.8|"
             "TransformerEngine|Megatron-LM}",
+        "{NeMo-RL|AxoNN|FlagScale|MegaBlocks|MindFormers|Megatron-SWIFT}",
     ),
     "fsdp": ("{torchtitan|TorchTitan|FSDP|PyTorch FSDP2|llm-foundry|MosaicML LLM Foundry|HSDP|"
         "fairscale|Lightning Fabric}",)
-    + ("{fms-fsdp|FULL_SHARD|NeMo AutoModel|OLMo|Axolotl|HF Accelerate|lit-gpt|VeOmni|FSDP (fairscale)}",),
-    "deepspeed": ("{DeepSpeed|deepspeed|ZeRO-3|Colossal-AI|ColossalAI|HF Trainer with DeepSpeed|zero stage 3}",),
+    + ("{fms-fsdp|FULL_SHARD|NeMo AutoModel|OLMo|Axolotl|HF Accelerate|lit-gpt|VeOmni|FSDP (fairscale)}",)
+    + ("{NeMo AutoModel, TE + DeepEP|LLaMA-Factory|llama-recipes|SageMaker SMP|SageMaker model parallelism|fairseq2}",)
+    + ("{prime-rl|SimpleFSDP|YaFSDP|BMTrain|nanochat|XTuner|ms-swift|HF Trainer|Hugging Face Trainer}",),
+    "deepspeed": ("{DeepSpeed|deepspeed|ZeRO-3|Colossal-AI|ColossalAI|HF Trainer with DeepSpeed|zero stage 3}",)
+    + ("{DeepSpeed-Chat|Optimum Habana|GaudiTrainer|ArcticTraining|LLaMA-Factory, DeepSpeed ZeRO-3}",),
     "nanotron": ("{nanotron|HF nanotron|nanotron v0.4|Hugging Face nanotron|nanotron scaling benchmark}",),
-    "xla": ("{MaxText|maxtext|Pax|PaxML|JAX|Levanter|EasyLM|XLA|T5X|Flax|Alpa|GSPMD|AXLearn|AWS Neuron|JAX-Toolbox}",),
+    "xla-gpu": ("{MaxText|maxtext|Pax|PaxML|JAX|Levanter|EasyLM|XLA|T5X|Flax|Alpa|GSPMD|AXLearn|AWS Neuron}",)
+    + ("{JAX-Toolbox|TensorFlow|Mesh TensorFlow|Tunix|Kithara|PyTorch/XLA|mesh-transformer-jax}",),
 }  # fmt: skip
 
 

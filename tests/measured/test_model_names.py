@@ -15,6 +15,22 @@ OPEN |= {"gpus": "64", "global_batch_sequences": "256", "tp": "4", "pp": "1", "d
 
 # Sources: what data/dimensions.csv cites (litgpt 0.5.13, transformers 5.23.0, NeMo 2.4.0, slime, mlc-llm)
 PUBLISHED = {
+    "GPT-2": (12, 0.124),
+    "GLM-4-32B": (61, 32.57),
+    "GLM-4.7": (92, 355),
+    "GLM-5": (78, 744),
+    "DeepSeek-V3.2-Exp": (61, 671),
+    "Kimi-K2.5": (61, 1026),
+    "Ling-1T": (80, 999.7),
+    "Command A": (64, 111),
+    "Command-R 08-2024": (40, 35),
+    "granite-3.0-2b-base": (40, 2.53),
+    "Magistral-Small-2506": (40, 23.57),
+    "Ministral-3-8B": (34, 8.4),
+    "Baichuan-7B": (32, 7.0),
+    "baichuan-inc/Baichuan-13B-Base": (40, 13.26),
+    "Persimmon-8B": (36, 9.4),
+    "Mistral-Large-Instruct-2411": (88, 122.6),
     "Command R+": (64, 103.8),
     "ERNIE-4.5-300B-A47B": (54, 300.0),
     "tencent/Hunyuan-A13B-Instruct": (32, 80.4),
@@ -103,18 +119,31 @@ def test_models_of_fewer_layers(model, expected):
     assert layers(read(**OPEN | {"model": model}).workload) == expected
 
 
-@pytest.mark.parametrize("model", ["Phi-4-mini-flash", "Grok-1.5", "Kimi K2.5", "Qwen3-Next 80B-A3B", "DeepSeek-V3.2"])
+@pytest.mark.parametrize(
+    "model", ["Phi-4-mini-flash", "Grok-1.5", "Mistral Large 3", "Qwen3-Next 80B-A3B", "DeepSeek-V4", "GLM-5.2"]
+)
 def test_no_model_is_taken_for_another_version(model):
     assert known_dimensions(model) == {} or "mini" in model
     hybrid = "no attention" if "Next" in model else "not known by name"
     assert model.endswith("flash") or hybrid in refused(**OPEN | {"model": model})
 
 
+def test_sparse_attention_is_told_as_whole():
+    told = read(**OPEN | {"model": "DeepSeek-V3.2"}).assumed
+    assert any("its sparse one is not modelled" in each for each in told)
+    assert not any("sparse" in each for each in read(**OPEN | {"model": "DeepSeek-V3"}).assumed)
+
+
+def test_a_size_behind_a_letter_counts():
+    assert parameters(read(**OPEN | {"model": "Command-R7B"}).workload) < 9e9
+
+
 def _named_sizes():
     with (DATA / "dimensions.csv").open() as table:
         names = [name for row in csv.DictReader(table) for name in row["name"].split("|")]
     found = ((name, re.search(r"(?:^|-)(\d+(?:\.\d+)?)([bmt])(?:-|$)", name)) for name in names)
-    found = ((name, size) for name, size in found if not re.search(r"17b|gemma-(?:1\.1-)?7b", name))  # of other counts
+    others = re.compile(r"17b|persimmon|gemma-(?:1\.1-)?7b")  # whose names count otherwise
+    found = ((name, size) for name, size in found if not others.search(name))
     return [(name, float(size[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[size[2]]) for name, size in found if size]
 
 

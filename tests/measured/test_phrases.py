@@ -14,7 +14,7 @@ ONE_SOURCE = {
     **dict.fromkeys(
         [
             ("SOFTWARE_NAMES", name)
-            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "te", "deep speed", "nemo")
+            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "deep speed", "nemo")
         ]
         + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
         + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]
@@ -23,6 +23,7 @@ ONE_SOURCE = {
         + [("ATTENTIONS", f"fa|flash|flash_attention|flash_attn v? {version}") for version in (1, 2, 3, 4)]
         + [("ATTENTIONS", name) for name in ("splash|pallas", "triton", "flex attention|attn", "xformers")]
         + [("ATTENTIONS", "transformer engine"), ("chunked_loss", "liger*"), ("overlap_expert", "dual pipe*")]
+        + [("fused_layers", "liger*"), ("fused_norms", "colossal|colossalai")]
         + [
             ("SCHEDULES", name)
             for name in ("dual pipe*", "zb v", "v half|min|shape*|schedule", "zb|zbb|zbpp|zb_pp", "zero bubble")

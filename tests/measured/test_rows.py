@@ -21,7 +21,7 @@ from tests.support.row_by_hand import read
 
 def test_words_name_the_software():
     assert read(source="a NeMo table", hardware="H100-80GB-SXM").stack == "megatron-core"
-    assert read(source="x", notes="MaxText", zero_stage_or_fsdp="FSDP").stack == "xla"
+    assert read(source="x", notes="MaxText", zero_stage_or_fsdp="FSDP").stack == "xla-gpu"
     assert read(source="x", notes="Megatron-formula TFLOPs=120", zero_stage_or_fsdp="FSDP2").stack == "fsdp"
     assert read(source="x", zero_stage_or_fsdp="ZeRO-3 (DeepSpeed)").stack == "deepspeed"
     assert read(source="x").stack == "megatron-2022"

@@ -69,6 +69,39 @@ def test_eager_software_saves_more():
     assert eager - plain == pytest.approx(more, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("source", "notes", "eager", "norms_bytes"),
+    [
+        ("HF Trainer with DeepSpeed", "", True, 4.0),
+        ("HF Trainer with DeepSpeed", "Liger kernels", False, None),
+        ("HF Trainer with DeepSpeed", "no Liger", True, 4.0),
+        ("HF Trainer with DeepSpeed", "torch.compile", False, None),
+        ("Liger on DeepSpeed", "", False, None),
+        ("ColossalAI", "", True, None),
+        ("torchtitan", "", True, None),
+        ("torchtitan", "eager", True, 4.0),
+        ("torchtitan", "torch.compile", False, None),
+        ("NeMo", "", False, None),
+    ],
+)
+def test_whose_modules_are_eager(source, notes, eager, norms_bytes):
+    habits = read(source=source, notes=notes, hardware="H100-80GB-SXM", recompute="none").cluster.stack.habits
+    assert (habits.eager, habits.norm_copies_bytes) == (eager, norms_bytes)
+
+
+EIGHT = {"model": "Llama-3-8B", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn_hidden": "14336"}
+EIGHT |= {"gated_ffn": "1", "vocab": "128256", "seq": "8192", "gpus": "8", "dp": "8", "tp": "1", "pp": "1", "sp": "0"}
+EIGHT |= {"global_batch_sequences": "8", "micro_batch": "1", "recompute": "none", "zero_stage_or_fsdp": "ZeRO-2"}
+EIGHT |= {"source": "DeepSpeed", "hardware": "H200", "gpu_mem_GB": "141", "precision": "bf16", "flash_attention": "FA3"}
+
+
+@pytest.mark.parametrize(("words", "reserved_gib", "within"), [("without Liger", 99, 0.02), ("with Liger", 80, 0.11)])
+def test_llama_3_8b_on_deepspeed_without_recompute(words, reserved_gib, within):
+    """ml-engineering's `when-to-upgrade-gpus`, where a step is taken apart: `max_memory_reserved` of the worst rank."""
+    row = read(**EIGHT, notes=words)
+    assert logged_bytes([row], evaluated([row]))[0] == pytest.approx(reserved_gib * 2**30, rel=within)
+
+
 def test_eight_bit_inputs_take_half():
     wide = activations(source="NeMo", recompute="none", precision="bf16", zero_stage_or_fsdp="distributed optimizer")
     narrow = activations(source="NeMo", recompute="none", precision="fp8", zero_stage_or_fsdp="distributed optimizer")

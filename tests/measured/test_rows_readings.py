@@ -79,7 +79,7 @@ READINGS = [
         {"zero_stage": 3, "recompute": "none", "microbatch": 2},
     ),
     ("validation", "Azure", 4, "deepspeed a100 infiniband", {"zero_stage": 3, "data": 1024}),
-    ("validation", "gpu-recipes", 0, "xla h200 roce", {"zero_stage": 3, "microbatch": 2}),
+    ("validation", "gpu-recipes", 0, "xla-gpu h200 roce", {"zero_stage": 3, "microbatch": 2}),
     ("validation", "Ironwood", 3, "xla tpu ici", {"data": 256, "expert": 256, "precision": "fp8_tensor"}),
     (
         "validation",
@@ -110,7 +110,7 @@ READINGS = [
         "megatron-core h100 infiniband",
         {"context": 2, "stage_layers": (15, 16, 16, 16, 16, 16, 16, 15)},
     ),
-    ("validation", "AutoModel", 3, "megatron-core h100 infiniband", {"expert": 64, "pipeline": 4}),
+    ("validation", "AutoModel", 3, "fsdp h100 infiniband", {"expert": 64, "pipeline": 4}),
     ("validation", "dgxc", 200, "megatron-core h100 infiniband", {"tensor": 4, "data": 256, "zero_stage": 1}),
     ("validation", "Oracle", 3, "megatron-core gb300 node", {"data": 8, "tensor": 1}),
     ("validation", "PaLM", 0, "xla tpu datacentre", {"tensor": 12, "data_shard": 256}),

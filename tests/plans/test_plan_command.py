@@ -79,7 +79,7 @@ def test_help_has_examples(capsys):
     assert cli.run(["plan", "--help"]) == 0
     told = capsys.readouterr().out
     assert "examples:" in told
-    assert "nanotron, xla, or" in " ".join(told.replace("│", " ").split())
+    assert "nanotron, xla, xla-gpu, or" in " ".join(told.replace("│", " ").split())
     assert "  equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048" in told
 
 

@@ -42,7 +42,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_no_plan_is_below_the_bound_of_its_row(name):
+def test_no_plan_is_below_the_bound_of_its_row(name, monkeypatch):
     whole = lattice(*PROBLEMS[name])
     bounds_s = row_bounds_s(whole)
     indices = (
@@ -56,6 +56,11 @@ def test_no_plan_is_below_the_bound_of_its_row(name):
     assert (exact.step_s[fits] >= bounds_s[row[fits]]).all()
     assert fits[np.isinf(bounds_s[row])].sum() == 0
     assert (exact.step_s >= flop_bound_s(whole)).all()
+    of_all_s = row_bounds.least_of_all_s(whole)
+    monkeypatch.setattr(row_bounds, "MANY", 0)
+    assert row_bounds.least_of_all_s(whole) <= of_all_s * (1 + 1e-12)
+    assert of_all_s <= exact.step_s.min()  # whether or not it fits
+    assert of_all_s > 0.4 * exact.step_s.min()
     tight = exact.step_s[fits].min() / bounds_s.min()
     assert 1 <= tight < 2.5
 

@@ -54,6 +54,7 @@ LONG = (
     # by day: signals of design and plan at some moments
     "tests/cli/test_signals.py::test_a_signal_at_any_moment",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
+    "tests/measured/test_compiled.py::test_gradients_are_reduced",  # by day: whose class it is
     "tests/experiments/test_real_steps.py::test_the_compiled_step",
     "tests/experiments/test_real_steps.py::test_divided_programs",
     # by day: the schemas of what answers in a second

@@ -6,7 +6,7 @@ Whoever tells of a peak, or compares it, reads the moments here: the formula of 
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from costmodel.inputs import Stack
+from costmodel.inputs import Cluster
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -94,26 +94,30 @@ def peak(stage: StageMemory, sem: Semantics) -> Scalar:
     return stage.held_bytes + sem.maximum(*(at_moment(stage, moment) for moment in MOMENTS))
 
 
-def device_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+def device_bytes(stage: StageMemory, cluster: Cluster, sem: Semantics) -> Scalar:
     """What the device shows at the peak: also what the allocator keeps, unused, of other moments and between tensors.
 
     Of two moments that follow one another the smaller, as far as its pieces do not serve the larger; beside weights,
     gradients and states as large a share as beside activations. A plan does not need it: PyTorch's allocator gives it
-    back before it says that memory is out. C: what SimuMax prints as reserved beside what it prints as allocated; with
-    that share its 43 figures are 1.4 % off in the median (3.5 % low without), BLOOM's .064 (.093), 1B3's .083 (.088).
+    back before it says that memory is out, so there is no more of it than the device has left. C: what SimuMax prints
+    as reserved beside what it prints as allocated; with that share its 43 figures are 1.4 % off in the median (3.5 %
+    low without), BLOOM's .064 (.093), 1B3's .083 (.088).
     """
+    stack, needed_bytes = cluster.stack, peak(stage, sem)
     block_bytes = stage.working_bytes + stage.gathered_bytes
     idle_bytes = sem.minimum(stage.logits_bytes, block_bytes) + sem.minimum(stage.activations_bytes, stage.late_bytes)
     staying_bytes = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
-    return peak(stage, sem) + stack.cached * idle_bytes + stack.fragmentation * staying_bytes
+    unused_bytes = stack.cached * idle_bytes + stack.fragmentation * staying_bytes
+    free_bytes = sem.maximum(cluster.accelerator.hbm_bytes - needed_bytes, 0.0)
+    return needed_bytes + sem.minimum(unused_bytes, free_bytes)
 
 
-def reserved_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+def reserved_bytes(stage: StageMemory, cluster: Cluster, sem: Semantics) -> Scalar:
     """What the framework's allocator holds at the peak: all but the context and the communicators."""
-    return device_bytes(stage, stack, sem) - stack.context_bytes - stage.buffers_bytes
+    return device_bytes(stage, cluster, sem) - cluster.stack.context_bytes - stage.buffers_bytes
 
 
-def allocated_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+def allocated_bytes(stage: StageMemory, cluster: Cluster, sem: Semantics) -> Scalar:
     """What of that is in tensors and workspaces: without what is lost between allocations."""
     whole = dataclasses.replace(stage, fragmentation_bytes=0.0)
-    return peak(whole, sem) - stack.context_bytes - stage.buffers_bytes
+    return peak(whole, sem) - cluster.stack.context_bytes - stage.buffers_bytes

@@ -102,16 +102,16 @@ def evaluated(cases: Sequence[Case]) -> Figures:
             stages = (memory.first, memory.last, memory.second)
             figures.step_s[batch.indices] = result.step.step_s
             figures.peak_bytes[batch.indices] = memory.peak_bytes
-            figures.shown_bytes[..., batch.indices] = shown_bytes(stages, batch.cluster.stack, len(batch.indices))
+            figures.shown_bytes[..., batch.indices] = shown_bytes(stages, batch.cluster, len(batch.indices))
     return figures
 
 
-def shown_bytes(stages: Sequence[StageMemory], stack: Stack, number: int) -> np.ndarray:
+def shown_bytes(stages: Sequence[StageMemory], cluster: Cluster, number: int) -> np.ndarray:
     """What `number` cases show: on the first of these stages, on the second as the last, on the fullest of all."""
     exact = Exact(np)
     found = np.empty((3, 3, number))
     for what, of in ((DEVICE, device_bytes), (TENSORS, reserved_bytes), (ALLOCATED, allocated_bytes)):
-        own = [np.broadcast_to(of(stage, stack, exact), number) for stage in stages]
+        own = [np.broadcast_to(of(stage, cluster, exact), number) for stage in stages]
         found[what] = own[0], own[1], np.maximum.reduce(own)
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costmodel.inputs import (
+    COMPILED,
     GATHERED_LOSS_BYTES,
     Cluster,
     Habits,
@@ -18,11 +19,11 @@ from costmodel.measured.rows.dimensions import filled
 from costmodel.measured.rows.flop_rates import with_density
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
-from costmodel.measured.rows.headers import column_readings, translated
+from costmodel.measured.rows.headers import column_readings, translated, unread
 from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed, told_batch
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import check_sizes, workload
-from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, stack_of
+from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, settings, stack_of
 from costmodel.measured.rows.printed import plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
 from costmodel.measured.rows.words import other_than_pretraining
@@ -38,14 +39,19 @@ def read_cases(path: str | Path, software: str | None = None) -> list[Case | Unr
         read_as.update(column_readings(tuple(row)))
         return translated(row)
 
+    def told(row: Mapping[str, str]) -> Mapping[str, str]:
+        others = settings(row, unread(tuple(row)))
+        read_as.update(dict.fromkeys((each.partition("=")[0] for each in others), "as notes"))
+        return {**row, "notes": "; ".join(filter(None, (row.get("notes") or "", *others)))} if others else row
+
     rows = [
-        Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software)
+        Unreadable(row={}, reason=row) if isinstance(row, str) else case(told(row), software)
         for row in read_rows(path, translate=translate)
     ]
     if not read_as:
         return rows
-    told = f"columns {', '.join(f'{plain_name(name)} {reading}' for name, reading in read_as.items())}"
-    return [dataclasses.replace(row, assumed=(*row.assumed, told)) if isinstance(row, Case) else row for row in rows]
+    words = f"columns {', '.join(f'{plain_name(name)} {reading}' for name, reading in read_as.items())}"
+    return [dataclasses.replace(row, assumed=(*row.assumed, words)) if isinstance(row, Case) else row for row in rows]
 
 
 def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadable:
@@ -104,7 +110,7 @@ def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack:
     Source: MaxText before its pull request 1988 (measurements/README.md, section 1).
     """
     rate = lenient(row, "measured_tflops_per_gpu")
-    if stack != "xla" or not rate:
+    if stack not in COMPILED or not rate:
         return None
     return work.batch * model_flop(with_density(work, 1.0)) / (1e12 * rate * hardware.cluster.accelerators)
 

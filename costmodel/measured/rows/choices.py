@@ -38,7 +38,10 @@ def recompute(
     return {"recompute": mode}, False
 
 
-_SHARES = (("quarter of", 0.25), ("third of", 1 / 3), ("every third", 1 / 3), ("every fourth", 0.25))
+_PARTS_OF_1 = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8}
+_PART = r"(?:(\d)[\s-])?\b(half|halve|third|quarter|fourth|fifth|sixth|eighth)s?"
+_OF_LAYERS = r"(?:of )?(?:the |all |its )?(?:\w+ )?(?:layers?|blocks?)\b"
+_FRACTION = re.compile(rf"(?:^|[(,] ?)(?:an? |every |each )?{_PART}(?=$|\))|(?<!the ){_PART}(?= {_OF_LAYERS}| of$)")
 _ONE_IN = re.compile(r"(?:one|1)[ _-]in[ _-](\d+)")
 _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*", "half & layer*|block*")
 
@@ -49,9 +52,9 @@ def _recomputed_share(cell: str) -> float | None:
     found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
-    named = next((share for word, share in _SHARES if word in cell), None)
-    if named is not None:
-        return named
+    named = _FRACTION.search(cell)
+    if named:
+        return min(1.0, int(named[1] or named[3] or 1) / _PARTS_OF_1[named[2] or named[4]])
     found = re.search(r"(?:every|each) (\d+)(?:st|nd|rd|th)? (?:layer|block)", cell)
     if found and int(found[1]) > 0:
         return 1 / int(found[1])
@@ -113,7 +116,7 @@ _SAVED = re.compile(
     r"|minutes?|hours?|overhead|from a)\b"
 )
 _OF_ACTIVATIONS = re.compile(
-    r"activation|gradient|grad\b|recomput|remat|layer|block|sav(?:e|es|ed|ing) (?:\w+ )?memory"
+    r"activation|gradient|grad\b|recomput|remat|policy|layer|block|sav(?:e|es|ed|ing) (?:\w+ )?memory"
 )
 
 
@@ -231,4 +234,13 @@ def dispatcher(columns: Columns) -> str | None:
 
 def schedule(columns: Columns) -> str | None:
     """The pipeline schedule that the row names."""
-    return _of(f"{columns.text('schedule')} | {columns.text('notes')}", meanings.SCHEDULES)
+    return _of(_about_schedule(columns), meanings.SCHEDULES)
+
+
+def folded(columns: Columns) -> str:
+    """The variant of ZB-V that the row names; the plain one without a name."""
+    return _of(_about_schedule(columns), meanings.FOLDED) or ""
+
+
+def _about_schedule(columns: Columns) -> str:
+    return f"{columns.text('schedule')} | {columns.text('notes')}"

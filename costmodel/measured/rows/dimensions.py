@@ -198,7 +198,7 @@ def _parameters(columns: Columns) -> float | None:
     printed = columns.number("params_B")
     if printed:
         return 1e9 * printed
-    found = re.search(r"(?<![\da-z.])(\d+(?:\.\d+)?)\s*([bmt])(?![a-z])", columns.text("model").lower())
+    found = re.search(r"(?:(?<![\da-z.])|(?<=\br))(\d+(?:\.\d+)?)\s*([bmt])(?![a-z])", columns.text("model").lower())
     return float(found[1]) * {"b": 1e9, "m": 1e6, "t": 1e12}[found[2]] if found else None
 
 

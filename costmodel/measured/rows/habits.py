@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import DEEPSPEED_BUCKETS, SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.inputs import DEEPSPEED_BUCKETS, EAGER_NORM_BYTES, SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.measured.rows.choices import folded
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.sharding import own_zero
 
-_NORM_COPIES_BYTES = 10.0  # of eager norms: input and normalised input in 32 bits, and in 16 before the scale
+_NORM_COPIES_BYTES = 10.0  # of norms said not to be fused: input and normalised input in 32 bits, and in 16 (V)
 
 
 def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Habits:
@@ -16,8 +17,9 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
     usual = SOFTWARE[software]
     own = usual.deepspeed_zero or own_zero(columns, facts, software)
     prints_kernels = "unfused_attention" in facts  # the mark of eager software (evidence V: accuracy.md, section 6)
+    fused = bool(facts.get("compiled") or facts.get("fused_layers"))
     said: dict[str, Any] = {
-        "eager": (usual.eager or prints_kernels) and not facts.get("compiled"),
+        "eager": (usual.eager or prints_kernels) and not fused,
         "norms_alone_fused": facts.get("fused_norms") == 1.0,
         "rotation_passes": prints_kernels or bool(facts.get("eager")),
         "gathered_loss": prints_kernels,
@@ -25,6 +27,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "deepspeed_zero": own,
         "gathers_8bit_weights": bool(facts.get("gathers_8bit")),
+        "folded": folded(columns),
         "drops_inputs": bool(facts.get("offloaded_projections")),
         "offloaded_activations": _offloaded(columns, facts),
         "captured": facts.get("cuda_graphs", usual.captured),
@@ -32,9 +35,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
     }
     if "fused_kernels" in facts or facts.get("compiled"):
         said["fused_kernels"] = bool(facts.get("fused_kernels", 1.0))
-    if facts.get("eager") or facts.get("fused_norms") == 0.0:
-        recomputed = columns.text("recompute").lower() == "selective"  # which drops the copies
-        said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES
+    said["norm_copies_bytes"] = _norm_copies_bytes(columns, facts, fused, usual)
     if own:  # with the buckets of its reductions
         said["memory"] = tuple((dict(usual.memory) | DEEPSPEED_BUCKETS | {"adds_apart": 1.0}).items())
     if not said["eager"]:
@@ -42,6 +43,15 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
     if usual.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
         said["selective"] = XLA_OFFLOADED
     return dataclasses.replace(usual, **said)
+
+
+def _norm_copies_bytes(columns: Columns, facts: Mapping[str, float], fused: bool, usual: Habits) -> float | None:
+    """What eager norms keep beside their input: nothing where selective recompute drops it; None: they are fused."""
+    apart = facts.get("fused_norms") == 0.0
+    if apart or facts.get("eager"):
+        kept_bytes = _NORM_COPIES_BYTES if apart else EAGER_NORM_BYTES
+        return 0.0 if columns.text("recompute").lower() == "selective" else kept_bytes
+    return None if fused or facts.get("fused_norms") else usual.norm_copies_bytes
 
 
 def _offloaded(columns: Columns, facts: Mapping[str, float]) -> float:

@@ -101,14 +101,20 @@ def _tokens(found: re.Match[str], sequence: int) -> float:
 
 def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, float]:
     """The facts with a batch of which nobody says whose it is as that of a step, if every rank has a sequence of it,
-    else as that of a rank; of a large model whose layout, and so whose ranks, nobody prints, as that of a step."""
+    else as that of a rank; of a large model whose layout, and so whose ranks, nobody prints, as that of a step.
+
+    Microbatches that all ranks have together are divided among them (K: nanoGPT's `gradient_accumulation_steps`)."""
+    ranks, times = _data_ranks(columns, facts), facts.get("accumulation", 0.0)
+    if times and facts.get("shared_accumulation") and times % ranks == 0:
+        times /= ranks
+        facts = {**facts, "accumulation": times}
     told = facts.get("batch")
     if told and told * (columns.number("seq") or _USUAL_SEQUENCE) > _MOST_TOKENS:
         return {name: value for name, value in facts.items() if name != "batch"}  # of tokens
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
     is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE
-    ranks, times = _data_ranks(columns, facts), facts.get("accumulation", 0.0)
     is_small = told * (columns.number("seq") or _USUAL_SEQUENCE) <= _MOST_TOKENS_AT_ONCE
-    of_a_rank = is_known and (told < ranks or (times > 1 and is_small and bool(told % (ranks * times))))
+    of_all = ranks > 1 and told % (ranks * max(1.0, times)) == 0
+    of_a_rank = is_known and (told < ranks or (times > 1 and is_small and not of_all))
     return {**facts, "local_batch" if of_a_rank else "global_batch": told}

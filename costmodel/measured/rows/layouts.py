@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
-from costmodel.measured.rows.choices import attention, dispatcher, of_update, precision, recompute, schedule
+from costmodel.measured.rows.choices import attention, dispatcher, folded, of_update, precision, recompute, schedule
 from costmodel.measured.rows.columns import Columns, RowError, software_words
 from costmodel.measured.rows.degrees import degrees_of, is_printed, printed_microbatch
 from costmodel.measured.rows.records import Machine
@@ -118,6 +118,8 @@ def _schedule(
         virtual = even or (2 if most > 1 else None)
         if virtual is not None:
             assumed.append(f"{virtual} virtual stages: interleaved, how many is not printed")
+    if named == "zb_v" and folded(columns):
+        assumed.append("time as ZB-V's, whose bubbles are fewer")
     if named is not None and not SCHEDULES[named].interleaves and named != "one_f_one_b":
         return {"schedule": named}
     return {"virtual_stages": virtual, "schedule": "interleaved"} if (virtual or 1) > 1 else {}

@@ -28,11 +28,15 @@ _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (
 # on five layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every
 # second layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
+_WIDE = Latent(query_rank=2048, key_value_rank=512, nope_size=192, rope_size=64, value_size=256)  # of GLM-5
 _PLAIN_QUERIES = dataclasses.replace(_LATENT, query_rank=None)  # of Moonlight and DeepSeek-V2-Lite
 _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("deepseekv3", {"latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
     ("deepseekv2lite", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
     ("deepseekv2", {"latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
+    ("glm5", {"latent": _WIDE, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),
+    ("ling1t", {"head_size": 128, "dense_layers": 4, "ffn": 18432, "shared_experts": 1}),
+    ("ring1t", {"head_size": 128, "dense_layers": 4, "ffn": 18432, "shared_experts": 1}),
     ("kimik2", {"latent": _LATENT, "dense_layers": 1, "ffn": 18432, "shared_experts": 1}),
     ("moonlight", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
     ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
@@ -103,6 +107,7 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
         assumed = (f"vocabulary {vocabulary}",)
     assumed += ("attention without a causal mask: an encoder",) if encoder else ()
     assumed += (str(partly),) if partly else ()
+    assumed += ("attention to all tokens: its sparse one is not modelled",) if said(model, kinds.SPARSE) else ()
     encoder = encoder or said(model, kinds.DIFFUSION)
     printed = int(facts.get("head_size", 0)) or columns.count("head_size") or by_name.get("head_size")
     keywords = {

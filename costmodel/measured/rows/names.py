@@ -39,6 +39,7 @@ _RESPELLED = (  # in lower case, as each is written in names of models, files an
     (r"deepseek[-_ ]?v[23][-_ ]+16b", "deepseek-v2-lite"),  # torchtitan's 16B, MaxText's deepseek2-16b
     (r"deepseek[-_ ]?r1(?!.*distill)|deepseek-v3\.1(?!\d)", "deepseek-v3"),
     (r"deepseek-v2\.5", "deepseek-v2"),
+    (r"kimi[-_ ]?k2\.[5-7]", "kimi-k2"),
     (r"bloomz(?![a-z])", "bloom"),
     (r"llama[-_ ](\d+b)[-_ (]*v([234])\b", r"llama\2-\1"),
     (r"olmo[-_ ]?2[-_ ]?\d{4}", "olmo2"),
@@ -51,7 +52,7 @@ _RESPELLED = (  # in lower case, as each is written in names of models, files an
 )
 _WHOLE = {
     "bloom": "bloom-176b",
-    "gpt2": "gpt2-124m",
+    "gpt2": "gpt-124m",
     "gpt3": "gpt-175b",
     "mtnlg": "mt-nlg-530b",
     "palm": "palm-540b",
@@ -61,6 +62,7 @@ _WHOLE = {
 _OTHER_SIZE = re.compile(
     r"mini|small|medium|large|tiny|nano|micro|lite|air|flash|next|max|plus|vl|vision|omni|multimodal"
 )
+_NEWER = re.compile(r"[3-9](?!\d|[\d.]*b)")  # Mistral Large 3, of which the known one is no release
 _NO_DIGIT = re.compile(r"[^\d.]|\.(?!\d)|\d[\d.]*b")
 
 
@@ -80,7 +82,8 @@ def _begin_with(words: list[str], key: str) -> bool:
     """Whether a name begins the words: up to the end of one of them or, in it, of its digits; what follows may be a
     size (`llama3` `8b`), but is no model of another size (`phi4` `mini`)."""
     name = "".join(words)
-    if not name.startswith(key) or _OTHER_SIZE.match(name, len(key)):
+    is_newer = not key[-1].isdigit() and _NEWER.match(name, len(key))
+    if not name.startswith(key) or is_newer or _OTHER_SIZE.match(name, len(key)):
         return False
     ends = {len("".join(words[:end])) for end in range(len(words) + 1)}
     return len(key) in ends or not key[-1].isdigit() or _NO_DIGIT.match(name, len(key)) is not None

@@ -2,10 +2,11 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from costmodel.measured.rows.columns import cells, software_words
 from costmodel.measured.rows.words import absent, clauses, meanings, named, number, said
+from costmodel.specs import compiled_for
 
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
@@ -14,10 +15,13 @@ _OF_SOURCE = (
     "fused_loss",
     "engine_loss",
     "chunked_loss",
+    "fused_layers",
+    "fused_norms",
     "device_memory",
     "allocated_memory",
     "memory_of_last",
     "whole_heads",
+    "shared_accumulation",
 )
 """Facts that a source's name tells."""
 _OF_RELEASE = ("engine_loss",)
@@ -32,14 +36,15 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str |
     """The software class: by the words of the row, else the one that was named for rows that do not say theirs, else
     by the hardware and whether tensors or layers are divided; and whether anything named it."""
     if family in ("tpu", "trainium"):
-        return "xla", True
+        return compiled_for(family), True
     megatron = megatron_on(family)
     name = named(software_words(row), meanings.SOFTWARE_NAMES) or software
     cell = row.get("zero_stage_or_fsdp") or ""
     if name == "fsdp" and named(cell, _DEEPSPEED) and named(cell, meanings.SOFTWARE_NAMES) != "fsdp":
         name = "deepspeed"  # in a table of both
     if name is not None:
-        return megatron if name == "megatron-2022" else str(name), True
+        of_hardware = {"megatron-2022": megatron, "xla": compiled_for(family)}
+        return of_hardware.get(str(name), str(name)), True
     return megatron if divided or megatron == "megatron-2022" else "fsdp", False
 
 
@@ -56,6 +61,34 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     by_software |= _flags(cells(row, "notes", "source", "source_ref"), _OF_RELEASE)
     by_notes = {name: facts[name] for name in _OF_SOURCE if name in facts}  # which deny what the name says
     return facts | _flags(row.get("recompute") or "", _BESIDE_RECOMPUTE) | by_software | by_notes
+
+
+_SETTING = re.compile(r"[a-z][\w .\-/]{1,39}", re.IGNORECASE)
+_VALUE = re.compile(r"\d{1,4}|(?!\d)\S[^;|]{0,39}")
+_SWITCHED = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_OF_GRAPHS = ("cuda_graphs", "captured_iteration", "offloaded_all", "offload_layers")
+_SIZES = ("dense_layers", "first_dense", "shared_experts", "mtp_layers", "multi_token", "window", "sliding_window")
+
+
+def settings(row: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """The cells of columns that no known one means, as settings, where the words of these say anything."""
+    cells = ((name, (row.get(name) or "").strip()) for name in names if _SETTING.fullmatch(name.strip()))
+    told = (_setting(name.strip(), cell) for name, cell in cells if _VALUE.fullmatch(cell))
+    return tuple(filter(None, told))
+
+
+@functools.lru_cache(maxsize=4096)
+def _setting(name: str, cell: str) -> str:
+    """`cpu_offload=true`, `shared experts=2`, or nothing where it says nothing, or degrees, which have columns."""
+    switched = _SWITCHED.get(cell.lower(), cell)
+    flag = {"1": "true", "0": "false"}.get(switched, switched)
+    is_size = cell.isdigit() and int(cell) > 1
+    told = {*_SIZES} if is_size else {*_SIZES, *_OF_GRAPHS, *meanings.FLAGS}
+    for value in dict.fromkeys((flag, switched)):
+        facts = _in_words(f"{name}={value}")
+        if facts and told.issuperset(facts) and (not is_size or float(cell) in facts.values()):
+            return f"{name}={value}"
+    return ""
 
 
 @functools.lru_cache(maxsize=4096)

@@ -49,6 +49,10 @@ _OF_SHARDING += (
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 _KEPT = ("param*|weight* kept|stay|left gathered|whole|after",)  # the same, said
 _OF_SHARDING += _KEPT
+_OF_SHARDING += (
+    "shard* over|across|among|within # node|gpu|rank|device|chip",
+    "replica|copy|copies per|on|in|over every|each? # node|gpu|rank|device|chip",
+)
 _OF_SHARDING += tuple(phrase for phrase, _ in meanings.SHARDINGS if not phrase.startswith(("optim", "sharding?")))
 _PLUS_PLUS = ("zero ++|plus_plus", "qwz|hpz|qgz")
 _OF_SHARDING += ("qwz|hpz|qgz",)
@@ -160,6 +164,7 @@ _GROUPS = (
     r"|shard\w* (?:over|across|among|in|on) (?:the )?(\d+)\b(?! ?(?:nodes|x))|zero\W?\d size (\d+)"
     r"|fsdp\d?(?: *[=x] *| +(?!2\b))(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
+    rf"|(?:replica|copy|copies) (?:per|in|on|over|of) (?:every |each )?(\d+) {_RANKS}"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)|(\d+)\s?x\s?\d+ \(shard x replicate\)"
 )
 _COPIES = re.compile(r"replicat\w*[ _=:x]*(\d+)(?! x)|(\d+)[ -]?(?:way )?(?:replicas?|replicat\w+)\b")
@@ -175,10 +180,23 @@ def _group(text: str, ranks: int) -> int | None:
     return ranks // number if number else None
 
 
+_NODES = re.compile(
+    r"(\b(?:shard(?:s|ed|ing)?|replicas?|copy|copies|groups?|islands?) "
+    r"(?:\w+ ){0,2}?(?:over|within|across|per|of|every|each) )"
+    r"(\d+)[ -]nodes?\b"
+)
+
+
+def _of_nodes(text: str, machine: Machine) -> str:
+    """The text with nodes counted in ranks."""
+    per_node = int(machine.cluster.tiers[0].size)
+    return _NODES.sub(lambda found: f"{found[1]}{int(found[2]) * per_node} ranks", text)
+
+
 def _shard(cell: str, told: str, machine: Machine, degrees: Mapping[str, int], ranks: int) -> int:
     """Ranks that share weights, as the cell prints them, else the words; over a slice of a torus, or a node of hybrid
     sharding."""
-    printed = _group(cell, ranks) or _group(told, ranks)
+    printed = _group(_of_nodes(cell, machine), ranks) or _group(_of_nodes(told, machine), ranks)
     if printed:
         return printed
     if said(cell, _HYBRID) or said(told, _HYBRID):

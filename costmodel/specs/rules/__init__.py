@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from costmodel.specs.rules.violations import check_plan as check_plan
     from costmodel.specs.rules.violations import columns as columns
     from costmodel.specs.rules.violations import kept as kept
+    from costmodel.specs.rules.violations import unsound_fields as unsound_fields
     from costmodel.specs.rules.violations import violations as violations
 
 door.hang(__name__)

@@ -39,24 +39,26 @@ def all_rules(d: Demands) -> Iterator[Rule]:
     return (rule for rules in _RULES for rule in rules(d))
 
 
+def unsound_fields(plan: Plan) -> dict[str, str]:
+    """Fields with a value that no plan may have, whatever the model and the cluster, in words."""
+    found = ((name, check, getattr(plan, name)) for name, check in PLAN_CHECKS.items())
+    return {n: f"`{n}` is {show(value)}; expected {check.expected}" for n, check, value in found if not check(value)}
+
+
 @expecting()
 def violations(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ...]:
     """All broken rules, in words; empty for a plan that can be launched. Memory is not a rule (Breakdown says it).
 
     Fields of a wrong type or name are reported first, and then rules that read them are not judged.
     """
-    unsound = {name for name, check in PLAN_CHECKS.items() if not check(getattr(plan, name))}
-    broken = [
-        f"`{name}` is {show(getattr(plan, name))}; expected {PLAN_CHECKS[name].expected}"
-        for name in PLAN_CHECKS
-        if name in unsound
-    ]
+    unsound = unsound_fields(plan)
+    broken = list(unsound.values())
     if "pieces" not in unsound:
         try:
             workload = in_pieces(workload, plan.pieces)
         except ValueError as error:
             broken.append(f"`pieces` is {plan.pieces}: {error}")
-    p, unknown = columns(plan, unsound), unsound | ({"accelerators"} if unsound & _DEGREES else set())
+    p, unknown = columns(plan, unsound), set(unsound) | ({"accelerators"} if unsound.keys() & _DEGREES else set())
     for rule in all_rules(demands(workload, cluster)):
         if unknown.isdisjoint(rule.reads) and not rule.keeps(p):
             broken.append(rule.says(p))

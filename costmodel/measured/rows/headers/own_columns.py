@@ -1,17 +1,17 @@
-"""Columns under the names that people give them: which known column each is, and its cells in that column's unit."""
+"""Columns under the names that people give them: which known column each is."""
 
 import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from costmodel.measured.rows.headers.cells import is_format, unit_alone
 from costmodel.measured.rows.headers.column_words import COLUMN_WORDS
 from costmodel.measured.rows.headers.languages import in_english
-from costmodel.measured.rows.headers.machines import counted, may_count, of_slurm
-from costmodel.measured.rows.headers.quantities import COUNTED, is_unit, table_unit, with_unit
-from costmodel.measured.rows.headers.rates import RATES, batch_tokens, chips_of, plain_number, step_s, tokens_of_chip
+from costmodel.measured.rows.headers.quantities import is_unit, table_unit
+from costmodel.measured.rows.headers.rates import RATES
 from costmodel.measured.rows.headers.spellings import CHIP, NAMES
-from costmodel.measured.rows.headers.whole_runs import RUN_COLUMNS, run_meaning, step_of_run_s, tokens_in
+from costmodel.measured.rows.headers.whole_runs import run_meaning
 
 _RATE = re.compile(
     r"(?:throughput |speed |train(?:ing)? )*(?:(?P<scale>[km]) ?)?(?:tgs|tps|wps"
@@ -23,8 +23,7 @@ _IN_FULL = {"k": ("thousand", "thousands"), "m": ("million", "millions"), "b": (
 _SCALES = {name: letter for letter in "kmb" for name in (letter, *_IN_FULL[letter])}
 """What stands in brackets behind a rate, by its letter; of billions a second none is read."""
 _BARE_RATE = re.compile(r"(throughput |speed )?(?:tok(?:en)?s?|samples|seq(?:uence)?s)")  # `tokens_s`, `speed (tokens)`
-_FLAGS = {"1": "1", "true": "1", "yes": "1", "oom": "1", "0": "0", "false": "0", "no": "0"}
-_TO_NOTES = {
+TO_NOTES = {
     "accumulation": "gradient accumulation {}",
     "local_batch": "local batch size {}",
     "batch": "batch size {}",
@@ -44,7 +43,7 @@ _WITH_UNITS = (
 )
 _BARE_CHIP = re.compile(r"gpu|accelerator|device|chip|card|npu|tpu|xpu")  # of which a column may hold the number
 _WHOLE = re.compile(
-    r"(?:system|cluster)(?:[ _]name)?|machine|partition|queue"
+    r"(?:system|cluster)(?:[ _]name)?|machine|partition|queue|instance|server|vm|platform|sku"
 )  # which name the accelerator where nothing else does
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "vpp", "gbs", "mbs")
 _OF_DEGREES = {"gbs": "global_batch_sequences", "mbs": "micro_batch"}
@@ -64,25 +63,19 @@ def meaning(name: str) -> Meaning | None:
         return None
     if _plain(name) in _LOWER:
         return Meaning((_LOWER[_plain(name)],))
-    words, unit = _words(name)
+    words, unit = words_of(name)
     bare = _BARE_RATE.fullmatch(words)
     rate = _RATE.fullmatch(f"{words} per s" if bare and (unit == "s" or (bare[1] and not unit)) else words)
     if rate:
         scale = rate["scale"] or _SCALES.get(unit, "")
         return Meaning((_rate(rate),), f"{scale} {rate['time'] or 's'}".strip())
-    bracket = re.search(r"\(([^)]*)\)", name)
-    for listed in (name, bracket[1] if bracket else ""):
-        several = re.split(r"[\s/,x|*-]+", re.sub(r"[()\[\]]", "", listed.lower()).strip())
-        if len(several) > 1 and set(several) <= set(_DEGREES):
-            return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
+    if several := _of_several(name):
+        return several
     known = None if words in _NUMBERED and not unit else _known(words)
     found = _of_tokens(f"{words} {unit}".strip())
     if found is None and known is not None:
         found = Meaning((known,), unit if unit == "k" or (known in _WITH_UNITS and is_unit(known, unit)) else "")
-    found = found or _of_bytes(words, unit) or _of_run(words, unit)
-    if found is None and re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name):  # of a setting in a section
-        return _of_setting(re.split(r"[./]", name)[-1])
-    return found
+    return found or _of_bytes(words, unit) or _of_run(words, unit) or _of_part(name)
 
 
 def _of_tokens(words: str) -> Meaning | None:
@@ -105,25 +98,51 @@ def _of_run(words: str, unit: str) -> Meaning | None:
     return None if found is None else Meaning((found[0],), found[1])
 
 
+def _of_several(name: str) -> Meaning | None:
+    """Degrees in one column (`TP/PP/DP`), and nodes with their accelerators."""
+    bracket = re.search(r"\(([^)]*)\)", name)
+    for listed in (name, bracket[1] if bracket else ""):
+        several = re.split(r"[\s/,x\u00d7|*-]+", re.sub(r"[()\[\]]", "", listed.lower()).strip())
+        if len(several) > 1 and set(several) <= set(_DEGREES):
+            return Meaning(tuple(_OF_DEGREES.get(each, each) for each in several))
+    product = _PRODUCT.fullmatch(name.strip().lower())
+    if product is None:
+        return None
+    return Meaning(("nodes", "gpus_per_node") if product[1] else ("gpus_per_node", "nodes"))
+
+
+def _of_part(name: str) -> Meaning | None:
+    """What the unit behind a name that says little means, or a setting's own name behind its section."""
+    if alone := unit_alone(name):
+        return meaning(alone)
+    in_section = re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name)
+    return _of_setting(re.split(r"[./]", name)[-1]) if in_section else None
+
+
 def _of_setting(name: str) -> Meaning | None:
     return Meaning((name,)) if name in COLUMN_WORDS else meaning(name)
 
 
 def _known(words: str) -> str | None:
-    return next((column for column, names in NAMES if re.fullmatch(names, words)), None)
+    turned = _BEHIND.sub(r"\2 \1", words)  # `batch size global`
+    return next((column for each in (words, turned) for column, names in NAMES if re.fullmatch(names, each)), None)
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", "_", name.strip().lower())
 
 
-_FLOP_RATES = ("measured_mfu", "measured_tflops_per_gpu")
-_MOST_OF_A_NODE = 8  # accelerators; beside no more nodes than that, more are those of all
+_BEHIND = re.compile(r"(.+) (global|total|micro|local|max|peak|avg|mean)")
+_HOSTS, _CHIPS = (
+    r"(?:nodes?|hosts?|servers?)",
+    r"(?:gpus?|accelerators?|devices?|chips?)(?:\s*(?:/|per)\s*(?:node|host))?",
+)
+_PRODUCT = re.compile(rf"(?:#\s*)?(?:({_HOSTS})\s*[x\u00d7*]\s*{_CHIPS}|{_CHIPS}\s*[x\u00d7*]\s*{_HOSTS})")
 _NUMBERED = ("step", "iteration", "iter")  # which bare names count
 _LOWER = {name.lower(): name for name in COLUMN_WORDS}
 
 
-def _words(name: str) -> tuple[str, str]:
+def words_of(name: str) -> tuple[str, str]:
     """A column's name in plain words, and its unit: in brackets, or behind it (`step_time_ms`). A `b` is a batch of a
     step or, in Megatron's papers, of a rank; their `B` is that of a step."""
     if name.strip() == "b":
@@ -158,88 +177,11 @@ def _rate(found: re.Match[str]) -> str:
     return f"{what}_per_gpu" if of_chip else what
 
 
-def translated(row: Mapping[str, str]) -> dict[str, str]:
-    """The row with what its own columns mean in the known ones, which count where they are there and say something."""
-    given: dict[str, str] = dict(row)
-    notes: list[str] = []
-    meanings = understood(tuple(row))
-    for name, target in sorted(meanings.items(), key=_turn):
-        cell = (row[name] or "").strip()
-        if len(name.strip()) == 1 and not _SIZE.fullmatch(cell):
-            continue  # a letter of papers is a size
-        first, *others = target.columns
-        if first == "local_batch" and any("accumulation" in each.columns for each in meanings.values()):
-            first = "micro_batch"
-        if others:
-            _put_several(given, target.columns, cell)
-        elif first not in _TO_NOTES and first not in RUN_COLUMNS:
-            _put(given, first, cell, target.unit)
-        notes += _as_notes(first, name, cell)
-    if notes:
-        given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
-    return _with_machine(_with_run(_with_convention(given, row, meanings), meanings), meanings)
-
-
-def _as_notes(column: str, name: str, cell: str) -> list[str]:
-    """What a column tells in words; one of memory by its name, which says whether it is allocated or the device's."""
-    if not cell:
-        return []
-    if column in _TO_NOTES:
-        return [_TO_NOTES[column].format(cell)]
-    return [_words(name)[0]] if column == "measured_mem_GB" else []
-
-
-def _with_convention(given: dict[str, str], row: Mapping[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
-    """The row with the names of the columns of its rates, which say how FLOP are counted (`HFU`, `MFU (6ND)`)."""
-    told = [given.get("flops_convention") or ""]
-    for name, target in meanings.items():
-        column = _COLUMN_OF.get(target.columns[0], target.columns[0])
-        cell = (row[name] or "").strip()
-        bare = _OF_SHARE.sub("", cell)
-        if column in _FLOP_RATES and bare and (given.get(column) or "").startswith(bare):
-            said = _OF_SHARE.search(cell)  # `HFU 43.7 %` counts more than the column's name
-            told.append(said[0] if said else name)
-    return given | {"flops_convention": "; ".join(filter(None, told))} if len(told) > 1 else given
-
-
-_OF_SHARE = re.compile(r"^[hm]fu\b[\s:=]*|\s*\(?[hm]fu\)?$", re.IGNORECASE)
-
-
-def _with_run(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
-    """The row with the seconds of a step that its whole run makes, where it prints no others."""
-    columns = ((name, target) for name, target in meanings.items() if target.columns[0] in RUN_COLUMNS)
-    run: dict[str, tuple[str, str]] = {}
-    for name, target in columns:
-        run |= {target.columns[0]: (given[name] or "", target.unit)} | tokens_in(name)
-    if not run or (given.get("measured_step_s") or "").strip():
-        return given
-    took_s = step_of_run_s(run, chips_of(given), batch_tokens(given))
-    return given | {"measured_step_s": f"{took_s:.7g}" if took_s else ""}
-
-
-def _with_machine(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
-    """The row with the accelerators' name or number out of the cell of the other, where it has no column for one."""
-    if ("hardware" in given) == ("gpus" in given):
-        return given
-    has, lacks = ("gpus", "hardware") if "gpus" in given else ("hardware", "gpus")
-    named = [name for name, target in meanings.items() if target.columns == (has,)] or [has]
-    if lacks == "gpus" and not any(map(may_count, named)):
-        return given
-    if lacks == "hardware" and any(map(_NUMBERS_ONLY.match, named)):
-        return given
-    both = counted(given[has])
-    name, number = both or (("", given[has]) if has == "gpus" else (given[has], ""))
-    return given | {"hardware": name, "gpus": number}
-
-
-_NUMBERS_ONLY = re.compile(r"\W*(?:n|no|nr|num|number|count|total|world|#)", re.IGNORECASE)
-_SIZE = re.compile(r"\d[\d,]*k?", re.IGNORECASE)
-
-
-def _turn(named: tuple[str, Meaning]) -> int:
-    """Nodes are read before what they hold, rates after what a step is."""
-    column = named[1].columns[0]
-    return -1 if column in ("all_gpus", "nodes", "quantization") else int(column in (*RATES, "hfu"))
+@functools.lru_cache(maxsize=256)
+def unread(header: Sequence[str]) -> tuple[str, ...]:
+    """The columns whose names mean none that is known."""
+    others = (name for name in header if name.strip() and name not in COLUMN_WORDS and meaning(name) is None)
+    return tuple(name for name in others if not is_format(name))
 
 
 @functools.lru_cache(maxsize=256)
@@ -251,10 +193,13 @@ def understood(header: Sequence[str]) -> Mapping[str, Meaning]:
     whole = [name for name in header if _WHOLE.fullmatch(name.strip().lower())]
     for name in (*(name for name in header if name not in (*bare, *whole)), *bare, *whole):
         target = Meaning(("gpus",)) if name in bare and "hardware" in taken else meaning(name)
-        if target is None or (set(target.columns) & taken and target.columns[0] not in _TO_NOTES):
+        if target is None or (set(target.columns) & taken and target.columns[0] not in TO_NOTES):
             continue
         found[name] = target
         taken |= set(target.columns)
+    before = header[header.index("#") - 1] if "#" in header[1:] else ""
+    if not taken & {"gpus", "all_gpus", "nodes"} and "hardware" in (before, *found.get(before, ((),))[0]):
+        found["#"] = Meaning(("gpus",))
     return found
 
 
@@ -265,7 +210,7 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
     beside |= {"chip_memory": "fractions as measured_mem_GB"}
 
     def reading(meant: str) -> str:
-        return ", ".join((_COLUMN_OF.get(meant, meant), *([beside[meant]] if meant in beside else [])))
+        return ", ".join((COLUMN_OF.get(meant, meant), *([beside[meant]] if meant in beside else [])))
 
     told = {name: f"as {' and '.join(map(reading, found[name].columns))}" for name in found}
     others = (name for name in header if name not in found and meaning(name) is not None)
@@ -273,31 +218,7 @@ def column_readings(header: Sequence[str]) -> Mapping[str, str]:
     return {name: reading for name, reading in told.items() if reading != f"as {_plain(name)}"}  # `GPUs`, `Model`
 
 
-def _put(given: dict[str, str], meant: str, printed: str, unit: str) -> None:
-    """The cell in its known column and unit. What is there already stays; beside several nodes, up to eight devices
-    and fewer than nodes are those of one."""
-    if meant == "gpus" and "hardware" not in given and printed[:1].isalpha() and counted(printed) is None:
-        given["hardware"] = printed  # `Accelerators: H100`
-        return
-    if meant == "quantization" and printed.lower() in ("none", "no", "false", "off"):
-        return
-    if meant == "hardware" and (of_node := of_slurm(printed)):
-        printed, given["gpus_per_node"] = of_node
-    nodes, is_of_nodes, _ = (given.get("gpus") or "").partition(" nodes")
-    if meant == "gpus" and is_of_nodes and printed.isdigit() and nodes.isdigit():
-        of_a_node = int(nodes) > 1 and int(printed) <= max(_MOST_OF_A_NODE, int(nodes) - 1)
-        meant = "gpus_per_node" if of_a_node else "all_gpus"
-    if meant in ("gpus", "all_gpus") and is_of_nodes and printed:
-        given["gpus"] = ""
-    column, cell = _known_cell(given, meant, printed, unit) if printed else (_COLUMN_OF.get(meant, meant), "")
-    if meant in RATES and not cell and (rate := tokens_of_chip(given, meant, printed, unit)):
-        given.setdefault("measured_tokens_per_s_per_gpu", rate)  # of steps whose batch only the row's words tell
-    if cell and not (given.get(column) or "").strip():
-        given[column] = cell
-    given.setdefault(column, cell)
-
-
-_COLUMN_OF = {
+COLUMN_OF = {
     "nodes": "gpus",
     "all_gpus": "gpus",
     "chip_memory": "gpu_mem_GB",
@@ -305,64 +226,7 @@ _COLUMN_OF = {
     "quantization": "precision",
     "two_memories": "measured_mem_GB",
     "hfu": "measured_mfu",
+    "flavor": "model",
 }
-_COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
-_COLUMN_OF |= dict.fromkeys(RATES, "measured_step_s")
-_WORDS_OF_FLAGS = {
-    "recompute": {"1": "full", "0": "none"},
-    "zero_stage_or_fsdp": {"1": "FSDP", "0": "none"},
-    "sharded_optimizer": {"1": "distributed optimizer", "0": "none"},
-    "zero": {str(stage): f"ZeRO-{stage}" for stage in range(4)},
-}
-
-
-def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> tuple[str, str]:
-    """The known column of what a column means, and its cell there."""
-    column = _COLUMN_OF.get(meant, meant)
-    if meant in ("nodes", "batch_tokens"):
-        return column, f"{cell} {unit}{'nodes' if meant == 'nodes' else 'tokens'}"
-    if column == "measured_step_s" and meant != column:
-        return column, step_s(given, meant, cell, unit)
-    if column == "params_B":
-        return column, _billions(cell, unit)
-    if column in ("recompute", "zero_stage_or_fsdp", "oom"):
-        flag = _FLAGS.get(cell.lower(), cell)
-        return column, _WORDS_OF_FLAGS.get(meant, {}).get(flag, flag)
-    if column == "vpp" and not re.search(r"\d", cell):
-        return column, ""  # whether, not how many
-    if meant == "chip_memory" and not float(plain_number(cell) or 0).is_integer():  # labels are whole numbers
-        column = "measured_mem_GB"
-    cell = _figure(meant, cell)
-    return column, _thousands(column, cell) if unit == "k" else with_unit(cell, unit)
-
-
-def _figure(meant: str, cell: str) -> str:
-    """Of memory allocated and reserved the second, which is what the allocator holds; a share without its name."""
-    if meant == "two_memories":
-        return re.split(r"\s*/\s*", cell)[-1]
-    return _OF_SHARE.sub("", cell) if meant in ("measured_mfu", "hfu") else cell
-
-
-def _thousands(column: str, cell: str) -> str:
-    """A cell that counts thousands, of tokens 1,024, in ones."""
-    value = plain_number(cell)
-    if value is None or not cell[-1:].isdigit():
-        return cell
-    return f"{value * (1024 if column == 'seq' else 1000):.10g}"
-
-
-def _put_several(given: dict[str, str], columns: tuple[str, ...], cell: str) -> None:
-    numbers = re.findall(r"\d+", cell)
-    if len(numbers) == len(columns):
-        for column, number in zip(columns, numbers, strict=True):
-            given.setdefault(column, number)
-
-
-def _billions(cell: str, unit: str) -> str:
-    """Parameters in 1e9, of which a column may count millions or each."""
-    value = plain_number(cell)
-    if value is None:
-        return cell
-    if unit in ("m", "million", "millions") and value < COUNTED:
-        return f"{value / 1e3:.7g}"
-    return f"{value / 1e9:.7g}" if value >= COUNTED else cell
+COLUMN_OF |= dict.fromkeys(("zero", "sharded_optimizer"), "zero_stage_or_fsdp")
+COLUMN_OF |= dict.fromkeys(RATES, "measured_step_s")

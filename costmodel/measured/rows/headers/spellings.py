@@ -14,7 +14,7 @@ _MEAN = "(?:avg |mean |measured |elapsed )*"
 NAMES: tuple[tuple[str, str], ...] = (
     ("all_gpus", rf"(?:global )?world(?: size)?|(?:{_NUMBER} )?(?:total|all|overall) (?:{_NUMBER} )?(?:{_CHIPS})"),
     ("all_gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS}) (?:in )?(?:total|all|overall)"),
-    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?count|ngpus?"),
+    ("gpus", rf"(?:{_NUMBER} )?(?:{_CHIPS})|(?:(?:{CHIP}) )?(?:count|qty|quantity)|ngpus?"),
     ("gpus", rf"{_NUMBER} (?:{CHIP})"),
     ("gpus_per_node", rf"(?:{_CHIPS}|{CHIP}) {_PER} (?:{_HOST})s?|nproc per node|ntasks per node|local world size"),
     ("nodes", rf"(?:{_NUMBER} )?(?:nodes|hosts|servers|machines|instances)|nnodes|node count"),
@@ -23,6 +23,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("hardware", r"(?:hw|hardware)(?: (?:type|name))?"),
     ("hardware", rf"(?:{CHIP}|machine|instance|node|system)(?: (?:type|model|name|sku))"),
     ("hardware", r"gpu|accelerator|device|chip|card|npu|tpu|xpu|machine|system|cluster|partition|queue|gres"),
+    ("hardware", r"instance|server|vm|platform|sku|vm (?:size|type)"),
     ("interconnect_note", r"interconnect|network|fabric|nics?|inter ?node (?:network|bandwidth|links?)"),
     ("interconnect_note", r"links?"),
     ("model", r"(?:base |benchmark |hf |pretrained )?model(?: (?:name|type|id|name or path))?|arch(?:itecture)?|llm"),
@@ -94,7 +95,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("oom", r"out of memory|ooms?|is oom"),
     ("measured_step_s", rf"{_MEAN}(?:train )?(?:step|iter(?:ation)?)(?: (?:time|duration))?(?: (?:mean|avg))?"),
     ("measured_step_s", r"train(?:ing)? step timing(?: in)?"),
-    ("measured_step_s", r"(?:elapsed |avg |mean )?time per (?:global )?(?:step|iter(?:ation)?|batch)"),
+    ("measured_step_s", r"(?:elapsed |avg |mean )?time per (?:global )?(?:step|it|iter(?:ation)?|batch)"),
     ("measured_step_s", r"(?:seconds?|sec|s) per (?:step|it|iter(?:ation)?)|step s"),
     (
         "measured_step_s",
@@ -125,5 +126,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("measured_mem_GB", rf"(?:peak|max(?:imum)?) (?:reserved|allocated|used)|(?:{CHIP}) (?:peak|max) mem(?:ory)?"),
     ("measured_mem_GB", r"(?:nvidia|rocm|amd|npu|hl) smi(?: (?:peak|max|used))?(?: mem(?:ory)?)?(?: used)?"),
     ("measured_mem_GB", r"alloc(?:ated)?|reserved|(?:peak|max(?:imum)?|used) (?:vram|hbm)"),
+    ("measured_mem_GB", rf"(?:vram|hbm) (?:{_USED}|max)"),
+    ("flavor", r"(?:model )?(?:flavou?r|variant)"),
     ("two_memories", r"(?:peak |max )?mem(?:ory)? alloc\w* per reserved"),
 )

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from costmodel.measured.rows.words.spelling import spelt
+from costmodel.measured.rows.words.own_words import clauses
 
 Table = tuple[tuple[str, object], ...]
 """Phrases and what each means, the first that is said counting."""
@@ -56,52 +56,6 @@ def _alternative(text: str) -> str:
     plural = "(?:e?s)?" if text[-1].isalpha() else ""
     parts = (re.escape(part.rstrip("*~")) + (r"[a-z]*" if part.endswith("*") else "") for part in text.split("_"))
     return _JOIN.join(parts) + plural
-
-
-@functools.lru_cache(maxsize=4096)
-def clauses(text: str) -> tuple[str, ...]:
-    """The text as phrases take it, cut where a negation ends, without what it tells of other runs; lists of what is
-    absent are spelt out."""
-    text = _OTHER_ROWS.sub(" ", spelt(text))
-    text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
-    parts = re.split(
-        r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
-    )
-    parts = [part for part in parts if not _OF_OTHERS.search(part)] if _OF_OTHERS.search(text) else parts
-    parts = [_COMPARED.sub(" ", part) for part in parts] if _COMPARED.search(text) else parts
-    return tuple(part.strip() for part in parts if part.strip())
-
-
-_OTHER_ROWS = re.compile(
-    r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same|our|each|every|the (?:rows|bars?|curves|columns))\b)"
-    r"(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
-    r"(?:(?![;|]|\.\s|\s(?:but|while|whereas)\s).)*"
-)
-"""Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""
-_OF_OTHERS = re.compile(
-    r"\b(?:elsewhere|(?:would|could)(?!\s+not\s+fit)"
-    r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
-    r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
-    r"|the rows? with(?:out)?\s.{1,60}\s(?:follows?|above|below|next|before)"
-    r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
-    r"|(?:brought|brings?|gained|gave|gives?|made|makes) (?:nothing|no (?:gain|speed-?up|difference|benefit))"
-    r"|(?:gave|gives|had|has|shows?|reach\w*) (?:\w+ )?the same (?:speed|throughput|time|results?|numbers?))\b"
-    r"|\b(?:baseline|reference|previous|earlier|older)\b.*(?:\b(?:slower|faster|worse|better|took|takes|oom\w*)\b|\d\s?%)"
-)
-"""Clauses that tell of other runs than the row's."""
-_QUANTITY = r"\s(?:usual|expected|needed|[~\d.,]+\s?(?:%|[kmgt]i?b\b|t?flop|tok|s\b|ms\b|sec|min|hours?\b|days?\b))"
-_COMPARED = re.compile(
-    r"\b(?:compar(?:ed|ing|ison) (?:to|with)|relative to|versus|vs|against|rather than|in place of"
-    rf"|(?<!other )than(?!{_QUANTITY})"
-    r"|unlike|as opposed to|baselines? (?:for|of|to))\b.*?(?:$|(?=:\s|\b(?:thanks|by|due|because|owing|via)\b))"
-    r"|\b(?:speed-?ups?|faster|gains?|\d\s?%)(?:\s(?:of\s)?[\d.]+\s?[x%]?)?\sover\b.*?(?:$|(?=\b(?:thanks|by|due)\b))"
-)
-"""What stands behind these words is another run's, up to what made the difference."""
-
-
-def _each_denied(match: re.Match[str]) -> str:
-    word = "no" if match[1] == "neither" else match[1]
-    return f"{word}{match[2].replace(',', f'; {word}')}; {word} "
 
 
 @_remembered
@@ -224,12 +178,14 @@ _INSTEAD = re.compile(
     r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
 )
 _NOT_AFTER = re.compile(
-    r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture)){0,3}"
-    r"(?:[\s:=(?\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
+    r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture|runs?|variants?)){0,3}"
+    r"(?:[\s:=(?.\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
     r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
     r"|never\b(?=\W*$|\s?[)\]]|\s(?:used|enabled|applied|needed|active|set|switched|turned)\b)|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
+    r"|(?:(?:is|are|was|were) )?(?:left out|omitted|skipped)\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
+    r"|not (?:yet|there|implemented)\b"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )
 _NOT_IN_THE_END = re.compile(r"\band (?:is|was|are|were)(?: \w+)? (?:not (?:used|enabled)|off|disabled)\b")
@@ -270,7 +226,7 @@ def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
         return False
     if _OPEN_AFTER.search(after):
         return None
-    alone = not re.search(r"\w", before + after)  # an item of a list
+    alone = not re.search(r"\w", before + after.partition("(")[0])  # an item of a list
     if switched and not (alone or _SWITCHED.match(after) or _WITH_BEFORE.search(before)):
         return None
     return True

@@ -57,5 +57,7 @@ PARTLY_KNOWN = (
 
 ENCODERS = ("bert|roberta|deberta|electra|xlm_r|distilbert", "modern bert", _PICTURES, "vision transformer")
 """Names of encoders, whose attention has no causal mask."""
+SPARSE = ("deep_seek v3.2|v3_2", "deepseek_v3.2", "glm 5")
+"""Names of models that attend to a few of the tokens before each."""
 VISION = (_PICTURES, "vision transformer")
 """Names of encoders of pictures, which end in a thousand classes."""

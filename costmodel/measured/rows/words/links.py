@@ -21,6 +21,8 @@ _COUNTS = (
     r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b|adapters?\b)",
     r"(?<![\w.\-])(\d+)\s+(?![gt](?:b|bits?|bytes?|be|bps|ps)?\b)"  # 400 Gbps counts nothing
     r"(?:\w+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
+    r"(?<![\w.\-])(\d+)\s+(?!(?:nodes?|gpus?|hosts?|servers?|chips?|devices?|ranks?|racks?|links?|of|per|with|at|and|x)\b)"
+    r"[a-z][\w\-]*\s(?=\d+\s?[gt]b?(?:it|ps|/s|e)|[ehnx]dr)",  # 4 Omni-Path 100 Gb/s
     r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)(?:\s(?:efa|ib|infiniband|roce|ethernet|nics?|hcas?|ports?|links?))?\s*[x*]\s*(\d+)\b",
 )
 
@@ -112,7 +114,7 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
         return count * rate / per_node
     if rate > usual * (1 + _SAME):
         return rate / per_node
-    if rate <= _SLOW < usual:
+    if rate <= _SLOW and rate < usual * (1 - _SAME):
         return rate / per_node
     return rate if rate > usual * (1 - _SAME) else None
 

@@ -13,6 +13,7 @@ from costmodel.measured.rows.words.formats import PRECISIONS as PRECISIONS
 from costmodel.measured.rows.words.formats import SCALINGS as SCALINGS
 from costmodel.measured.rows.words.formats import STATES as STATES
 from costmodel.measured.rows.words.formats import SUBMISSIONS as SUBMISSIONS
+from costmodel.measured.rows.words.software import FOLDED as FOLDED
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
 from costmodel.measured.rows.words.software import SOFTWARE_NAMES as SOFTWARE_NAMES
@@ -20,7 +21,7 @@ from costmodel.measured.rows.words.software import releases
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
-_HOST = "cpu|host|ram|dram|nvme|ssd|system_memory|main_memory"
+_HOST = "cpu|host|grace|ram|dram|lpddr*|nvme|ssd|system_memory|main_memory"
 _MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
@@ -50,6 +51,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "tp|tensor_parallel*|model_parallel* & in|within|inside a|one|each|the? node|host|server",
         "intra node tp|tensor_parallel*|model_parallel*",
         "replica|copy per|in each? node|host|server & tp|tensor*",
+        "tp|tensor_parallel*|model_parallel* spans|spanning|fills|covers a|one|the whole|full|entire? node~|host~",
+        "tp|tensor_parallel*|model_parallel* & all|the gpus|devices|accelerators of|in a|one|each|the node~|host~",
+    ),
+    "shared_accumulation": (
+        "accum* steps? & divided|split|shared by|over|across|among",
+        "accum* steps & over|across|among|summed all|the rank*|gpu*|device*|process*",
+        "nano_gpt",  # K: its `train.py`
     ),
     "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
     "first_dense": ("first layer is? dense",),
@@ -60,6 +68,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
         "compile* full|whole|each|per graph|fullgraph|block|model"),
     "eager": ("eager",),
+    "fused_layers": ("liger*",),  # K: its norms, gates and rotations are one kernel each
+    "fused_norms": ("colossal|colossalai",),  # K: its benchmarks set `enable_fused_normalization`
     "parallel_block": (
         "parallel transformer? block|layer*",
         "parallel attention|attn & mlp|ffn|feed_forward",
@@ -68,10 +78,11 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
     "host_optimizer": (
         "offload* & optimizer|optim",
-        "optimizer state? is? in|on|to the? grace? cpu|host|nvme|ssd",
+        f"optimizer state? is? in|on|to the? grace? {_HOST}",
         "cpu|host adam*|optimizer",
-        "adam*|optimizer on|in|by the? cpu|host",
-        f"optimizer state? and activation*|checkpoint*|param*|weight*|gradient* checkpoint*? to|on|in the? {_HOST}",
+        "adam*|optimizer on|in|by the? cpu|grace|host",
+        "optimizer state? and fp32? activation*|checkpoint*|param*|weight*|master*|gradient* checkpoint*? to|on|in the?"
+        f" {_HOST}",
         f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
         "deep_speed? cpu adam*",
         "adam*|optimizer step|update on|by|in the? cpu|host",
@@ -147,8 +158,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "memory_of_last": ("memory|mem|reserved|allocated & last rank", "memory|mem of|on|from the? last stage", "primus"),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
-        "no fp32|float32|32_bit? master*",
-        "without fp32|float32|32_bit? master*",
+        "no|without a? fp32|float32|32_bit? master*",
+        "no|without an|a? fp32|float32|32_bit copy|copies",
     ),
     "wide_masters": ("fp32|float32|32_bit master*", "master* in|at|of fp32|float32|32_bit"),
     # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
@@ -278,7 +289,10 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
     "ulysses": ("ulysses sp|sequence_parallel*? size|degree? #", "# way? ulysses", "ulysses # way"),
     "sequence_ranks": ("sequence_parallel* size|degree? #", "sp size|degree? #", "# way sequence_parallel*|sp"),
-    "model_ranks": ("# gpu*|core*|chip*|rank*|device*|accelerator* per|a|each model? replica|copy|instance",),
+    "model_ranks": (
+        f"# {_DEVICES} per|a|each model? replica|copy|instance",
+        f"replica|copy|copies|instance of|on|over # {_DEVICES}",
+    ),
     "stage_layers": ("# transformer? layer*|block* per|a|each|in_each pipeline? stage",),
     "head_parallel": ("head parallel* size|degree? #", "# way head parallel*"),
     "ring": ("ring attention|attn? size|degree? #", "# way? ring"),
@@ -332,6 +346,7 @@ ATTENTIONS = (
 
 RECOMPUTED = (_RECOMPUTE,)
 
+_SAVE = "minimal|dots|save*|custom|qkv*"
 _POLICIES = (("nothing saveable|savable", "full"), ("everything saveable|savable", "none"))
 RECOMPUTES = (
     # K: policies of JAX's checkpoints say what may be kept
@@ -344,8 +359,12 @@ RECOMPUTES = (
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
     (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
-    ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
-    (f"full* & {_RECOMPUTE}", "full"), (f"every|everywhere|all|each|entire|whole & {_RECOMPUTE}", "full"),
+    (f"remat* & {_SAVE}", "selective"),
+    (f"full* & {_RECOMPUTE}", "full"),
+    (f"every|everywhere|always|throughout|all|each|entire|whole & {_RECOMPUTE}", "full"),
+    ("the? other*|rest|remaining & recompute*|recomputed", "selective"),
+    (f"checkpoint* policy & {_SAVE}", "selective"),
+    (f"{_RECOMPUTE} & layer|block boundar*", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|per_layer|per_stage|block|uniform", "full"), ("use checkpoint", "full"),
     ("transformer? block|layer is|are? checkpointed|recomputed", "full"),
     (f"{_RECOMPUTE} & # layer*|block*", "full"), (f"{_RECOMPUTE} ratio|fraction|share|proportion", "full"),

@@ -5,30 +5,39 @@ _SPLIT = "shard*|partition*|split|divided|spread"
 SOFTWARE_NAMES = (
     ("nanotron", "nanotron"),
     ("max text", "xla"), ("pax|paxml|praxis", "xla"), ("jax", "xla"), ("levanter|haliax", "xla"),
-    ("xla|gspmd", "xla"), ("tpu", "xla"), ("flax|t5x|easylm|easy_lm|axlearn|alpa", "xla"), ("tensorflow", "xla"),
+    ("xla|gspmd", "xla"), ("tpu", "xla"), ("flax|t5x|easylm|easy_lm|axlearn|alpa", "xla"), ("tensor_flow", "xla"),
+    ("tunix|kithara", "xla"),  # K: their READMEs: in JAX
     ("neuron|neuronx", "xla"),
     ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
     ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
     ("megatron fsdp", "megatron-core"),
     ("lit_gpt|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
-    ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
+    ("fairseq|fairseq2|open_diloco|prime_rl|simple_fsdp|ya_fsdp|bm_train", "fsdp"),  # K: their READMEs
+    ("llama recipes|cookbook", "fsdp"),  # K: `examples` of meta-llama/llama-recipes
+    ("sage_maker smp", "fsdp"), ("sage_maker model parallel*", "fsdp"), ("smdistributed", "fsdp"),  # K: SMP v2's guide
+    ("auto model", "fsdp"),  # K: NVIDIA-NeMo/Automodel's README: DTensor and FSDP2
+    ("torch xla|acc", "xla"), ("nano_gpt|nano_chat", "fsdp"),
     ("megatron bridge", "megatron-core"), ("megatron_core|mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
     ("transformer engine", "megatron-core"), ("te", "megatron-core"),
     ("pai_megatron", "megatron-core"), ("primus|mind_speed|model_link", "megatron-2022"),
-    ("auto model", "fsdp"), ("nemo", "megatron-core"),
+    ("nemo", "megatron-core"),
     ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full*|hybrid shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("ds config|z1|z2|z3|zero*", "deepspeed"),
     ("z3", "deepspeed"),
     ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
     ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
-    ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+    ("flag_scale|mega_blocks|axonn", "megatron-2022"),  # K: their READMEs: extensions of Megatron-LM
+    ("paddle*|mind_spore|mind_formers", "megatron-2022"),
+    ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
     ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
     ("zero optimi*", "deepspeed"),
     ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
     ("zero infinity|plus_plus|++", "deepspeed"), ("ulysses", "deepspeed"),
-    ("lightning|axolotl|accelerate|trl", "fsdp"),  # which start others, named before
+    ("arctic_training", "deepspeed"), ("optimum_habana", "deepspeed"), ("gaudi trainer", "deepspeed"),  # K: READMEs
+    ("lightning|axolotl|accelerate|trl|xtuner|x_tuner|ms_swift", "fsdp"),  # which start others, named before
+    ("llama factory", "fsdp"), ("hf|hugging_face|transformers trainer", "fsdp"),
     ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
 )  # fmt: skip
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
@@ -63,6 +72,9 @@ SCHEDULES = (
     ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
 )  # fmt: skip
 """Pipeline schedules by name."""
+
+FOLDED = (("v half", "v_half"), ("v min", "v_min"))
+"""Variants of ZB-V that hold fewer microbatches."""
 
 
 def releases(year: int, month: int) -> str:

@@ -49,6 +49,9 @@ _RESPELT = (
     ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
     ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
+    ("micro", re.compile(r"\b(?:b|bs|batch(?: size)?)\s?(?:=\s?)?(\d+) \(micro[\s\-\w]*\)"), r"micro batch size \1"),
+    ("micro b", re.compile(r"\bmicro b\b"), "micro batch size"),
+    ("megatron", re.compile(r"(?<=way )megatron[\w\-]*\s(?=(?:tensor|pipeline|context|sequence|expert|data)\b)"), ""),
     ("w/o", re.compile(r"\bw/o\b"), "without"),
     ("batches of", re.compile(r"\b(\d+ micro[\s-]?batches) of (?:size )?(?=\d)"), r"\1, micro batch size "),
     ("batches of", re.compile(r"\bmicro[\s-]?batches of (?:size )?(?=\d)"), "micro batch size "),
@@ -63,9 +66,22 @@ _RESPELT = (
 )  # fmt: skip
 """What is spelt in another way: a sign of it, and how."""
 
-_LETTERS = {"op": "tp", "model": "tp", "mdl": "tp", "t": "tp", "p": "pp", "d": "dp", "c": "cp", "e": "ep", "v": "vpp"}
+_LETTERS = {
+    "op": "tp",
+    "mp": "tp",
+    "replica": "replicate",
+    "model": "tp",
+    "mdl": "tp",
+    "t": "tp",
+    "p": "pp",
+    "d": "dp",
+    "c": "cp",
+    "e": "ep",
+    "v": "vpp",
+}
 _NAME = (
-    r"(?:[tpdceo]p|vpp?|etp|edp|mbs|gbs|ga|sp|h?sdp|fsdp\d?|model|mdl|[tpdcev]"
+    r"(?:[tpdceom]p|vpp?|etp|edp|mbs|gbs|ga|micro(?:[ \-]?batch)?|acc(?:um[a-z]*)?|sp|h?sdp|fsdp\d?"
+    r"|replica|model|mdl|[tpdcev]"
     r"|(?:tensor|pipe(?:line)?|data|context|expert|sequence)-?(?:[ \-]?(?:model[ \-]?)?parallel\w*)?)"
 )
 _AND = r"(?:\s*[,/x*\-|:]\s*(?:and\s)?|\sand\s)"
@@ -74,20 +90,26 @@ _SIZES = rf"[(\[]?(?<![\w.\-])(\d+(?:{_AND}\d+){{1,9}})(?![\w.])[)\]]?"
 _BETWEEN = (
     r"(?:\s*(?:parallel\w*|degrees?|sizes?|layout|mesh|config\w*|split|set|respectively|with|of|is|are|at|to|[=:]))*\s*"
 )
-_SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.,x])|[(\[]\d+(?:,\d+)+[)\]]")
+_SEVERAL = re.compile(rf"(?<![\d.,])\d+{_AND}\d+(?![\d.x])|[(\[]\d+(?:,\d+)+[)\]]")
 _LIST = re.compile(rf"{_NAMES}{_BETWEEN}{_SIZES}")
 _REVERSED = re.compile(rf"{_SIZES}\s*(?:=|as|for|in|of|over)?\s*{_NAMES}")
-_GLUED = re.compile(r"(?<![\w.])(?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,}(?!\w)")
+_GLUED = re.compile(r"(?<![\w.])(?:\d+x)*((?:x?(?:[tpdce]p?|vpp?|mbs|gbs)\d+){2,})(?!\w)")
 _SPACED = re.compile(  # T4/P4 are two accelerators
     r"(?<![\w.\-/])(?:(?:[tpdce]\d+,?\s){1,4}|(?:[tpdce]\d+\s?[\-/]\s?){2,4})[tpdce]\d+(?![\w.\-/])"
 )
 _TURNED = re.compile(
     r"(?<![\w.])\d+(?:[tpdce]p?|\s[tpdce]p)(?:\s*[x/,\-]\s*(?:and\s)?\d+(?:[tpdce]p?|\s[tpdce]p))+(?!\w)"
 )
+_FACTOR = r"\d+ \(?(?:[tpdce]p|mbs|ga|acc(?:um[a-z]*)?|micro(?:[ \-]?batch)?(?: size)?|data[ \-]parallel\w*)\)?"
+_PRODUCT = re.compile(rf"(?<![\w.]){_FACTOR}(?:\s*[x*]\s*{_FACTOR})+(?!\w)")
 _FORMULA = re.compile(r"(?<![\w.])([tpdcev])\s*=\s*(?=\d)")
 _NAMED = re.compile(r"(?<![\w.\-])(tensor|pipeline|data|context|expert)\s*=\s*(?:dict\(size\s*=\s*)?(?=\d)")
 _BARE = re.compile(
-    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))(?:\sshards)?\s(?=\d{1,4}\s?(?:[,;:)|.\]]|(?:and|x)\b|$))"
+    r"(?<![\w.\-])(tensor|model|mdl|op|operator|pipe|pipeline|data|context|expert|sequence(?=\s\d{1,3}\b))(?:\sshards)?\s"
+    r"(?=\d{1,4}\s?(?:[,;:)|.\]]|(?:and|x|with|within|in|inside|on|across)\b|$))"
+)
+_PARALLEL = re.compile(
+    r"\b(?:tensor|pipeline|data|model|expert|context)[\s-]parallel\w*\s(?:degree\s|size\s|of\s)?\d{1,4}(?=,|\s(?:and|x|with)\b)"
 )
 _OF_MESH = re.compile(r"(?<![\w.\-])(model|mdl|mp|tensor)\s*=\s*(?=\d{1,3}\b)")
 _IS_MESH = re.compile(r"\bmesh\b|(?<![\w.\-])(?:fsdp|data|replica)\s*=\s*-?\d")
@@ -102,8 +124,9 @@ _PAIRS = re.compile(r"\b(tp|tensor[ \-]parallel\w*)\s(?:over |across |in )?pairs
 def _degrees(text: str) -> str:
     """Each degree beside its name: `TP/PP/DP = 8/4/2`, `8x4x2 (TP x PP x DP)`, `t8p4d2`, a paper's `t = 8, p = 4`."""
     text = _SPACED.sub(lambda found: _apart(found[0]) if {"t", "p"} <= {*found[0]} else found[0], text)
-    text = _GLUED.sub(lambda found: _apart(found[0]), text)
+    text = _GLUED.sub(lambda found: _apart(found[1]), text)
     text = _TURNED.sub(_turned, text)
+    text = _PRODUCT.sub(_factors, text)
     if not _SEVERAL.search(text):
         return _of_formulas(text)
     text = _LIST.sub(lambda found: _paired(found[0], found[1], found[2]), text)
@@ -114,7 +137,8 @@ def _degrees(text: str) -> str:
 def _of_formulas(text: str) -> str:
     if _SHARDS.search(text):  # data 2, fsdp 16, tensor 2
         text = _BARE_COPIES.sub("replicate ", text)
-    if len({found[1] for found in _BARE.finditer(text)}) > 1:  # tensor 2, context 1, pipeline 2
+    bare = {found[1] for found in _BARE.finditer(text)}
+    if len(bare) > 1 or (bare and _PARALLEL.search(text)):  # tensor 2, context 1, pipeline 2
         text = _BARE.sub(lambda found: f"{'t' if found[1][0] in 'mo' else found[1][0]}p ", text)
     if "pairs" in text:
         text = _PAIRS.sub(r"\1 2", text)
@@ -144,17 +168,26 @@ def _turned(found: re.Match[str]) -> str:
     return found[0] if apart == turned else apart
 
 
+def _factors(found: re.Match[str]) -> str:
+    """`8 dp x 4 mbs x 16 accumulation`, with or without brackets."""
+    factors = re.findall(r"(\d+) \(?([a-z][a-z \-]*[a-z])", found[0].replace(" x ", " * "))
+    return f"; {'; '.join(f'{_short(name)} {size}' for size, name in factors)}; "
+
+
 def _short(name: str) -> str:
+    if name.startswith(("micro", "acc")):
+        return "mbs" if name[0] == "m" else "ga"
     return _LETTERS.get(name) or (f"{name[0]}p" if len(name) > 3 and name[0] in "tpdce" else name)
 
 
 def _paired(whole: str, names: str, sizes: str) -> str:
     """`tp 8; pp 4`; what is divided by one, and not a size of its own, is not told."""
     names = re.sub(r"-(?=parallel|[,\s]|$)", " ", names)
+    names = re.sub(r"\b(?:dp|data)\b", "replica", names) if "fsdp" in names else names  # of what is divided
     each, size_of = ([part.strip() for part in re.split(_AND, text)] for text in (names, sizes))
     if len(each) != len(size_of):
         return whole
     pairs = ((_short(name), size) for name, size in zip(each, size_of, strict=True))
-    shared = ("sp", "fsdp", "hsdp", "sdp")
+    shared = ("sp", "fsdp", "hsdp", "sdp", "repl")
     told = (f"{name} {size}" for name, size in pairs if size != "1" or not name.startswith(shared))
     return f"; {'; '.join(told)}; "

@@ -1,0 +1,75 @@
+"""Software that XLA compiles: its class by the hardware, and what its partitioner does with gradients."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from costmodel import load_cluster
+from costmodel.inputs import SOFTWARE
+from costmodel.measured import Case, case, posterior
+from costmodel.specs import constant_group
+
+H100 = {
+    "hardware": "H100-80GB-SXM", "gpus": "64", "gpus_per_node": "8", "precision": "bf16", "seq": "4096",
+    "vocab": "32000", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "32", "ffn_hidden": "11008",
+    "gated_ffn": "1", "model": "7B", "params_B": "6.7", "global_batch_sequences": "256", "micro_batch": "1",
+    "tp": "2", "dp": "32",
+}  # fmt: skip
+TPU = {"hardware": "TPU v5p", "gpus_per_node": ""}
+STEP = """
+import jax, jax.numpy as jnp, numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+mesh = Mesh(numpy.array(jax.devices()), ("data",))
+def layer(x, weights):
+    first, second = (w.astype(jnp.bfloat16) for w in weights)
+    return x + jax.nn.silu(x @ first) @ second, None
+def loss(weights, x):
+    return jnp.mean(jax.lax.scan(jax.checkpoint(layer), x, weights)[0].astype(jnp.float32) ** 2)
+def step(weights, x):
+    return jax.tree.map(lambda w, g: w - g, weights, jax.grad(loss)(weights, x))
+at = lambda *axes: NamedSharding(mesh, PartitionSpec(*axes))
+divided = (at(None, "data", None), at(None, None, "data"))
+sizes = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((3, 64, 128), (3, 128, 64)))
+jitted = jax.jit(step, in_shardings=(divided, at("data", None)), out_shardings=divided)
+jitted.lower(sizes, jax.ShapeDtypeStruct((32, 64), jnp.bfloat16)).compile()
+"""
+"""Layers in a loop, weights in 32 bits and products in 16, both divided over four devices, as MaxText has them."""
+
+
+def test_gradients_are_reduced_in_the_16_bits_of_their_products(tmp_path):
+    flags = f"--xla_force_host_platform_device_count=4 --xla_dump_to={tmp_path} --xla_dump_hlo_pass_re=spmd.*"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    subprocess.run([sys.executable, "-c", STEP], env=environment, check=True, capture_output=True, timeout=120)
+    (partitioned,) = tmp_path.glob("*after_spmd-partitioning*.txt")
+    found = re.findall(r"= (\w+)\[\d+,\d+\]\S* (all-gather|all-reduce|reduce-scatter)\(", partitioned.read_text())
+    assert {kind for _, kind in found} >= {"all-gather"}
+    assert len(found) > 4
+    assert {width for width, _ in found} == {"bf16"}
+    assert SOFTWARE["xla-gpu"].gradient_dtype == "bf16"
+
+
+@pytest.mark.parametrize("words", ["MaxText", "JAX-Toolbox Pax", "Levanter", "PyTorch/XLA"])
+def test_what_xla_compiles_is_of_its_hardware(words):
+    on_gpu, on_tpu = (case(H100 | {"source": words} | changes) for changes in ({}, TPU))
+    assert isinstance(on_gpu, Case)
+    assert isinstance(on_tpu, Case)
+    assert (on_gpu.stack, on_tpu.stack) == ("xla-gpu", "xla")
+    assert not on_gpu.plan.overlap_tensor
+    assert on_tpu.plan.overlap_tensor
+
+
+def test_nothing_of_tpus_stands_for_gpus():
+    assert load_cluster("h100", software="maxtext").stack.software == "xla-gpu"
+    assert load_cluster("tpu-v5p", software="maxtext").stack.software == "xla"
+    assert constant_group("h100", "xla-gpu")["stack"] not in {k[2] for k in posterior.shipped().keys if k[1] == "stack"}
+
+
+def test_software_that_was_never_measured_has_a_wider_interval():
+    named, never = (case(H100 | {"source": words}) for words in ("Megatron-Core", "MaxText"))
+    assert isinstance(named, Case)
+    assert isinstance(never, Case)
+    known, unknown = posterior.log_sd([named, never])
+    assert unknown > known

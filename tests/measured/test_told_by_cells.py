@@ -1,0 +1,132 @@
+"""Columns whose names say little, and whose cells say the rest: units, machines of clouds, formats, settings."""
+
+import pytest
+
+from costmodel.measured.rows import Case, read_cases, timed_by_rate
+from costmodel.measured.rows.headers.machines import of_host
+
+MORE = "seq,gbs,tp,pp"
+OF_ROW = "4096,256,2,2"
+
+
+def read(tmp_path, header, row):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{header},{MORE}\n{row},{OF_ROW}\n")
+    (found,) = read_cases(path)
+    assert isinstance(found, Case), found
+    return timed_by_rate(found)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "accelerators", "of_a_node"),
+    [
+        ("Instance,Count,model", "p5.48xlarge,16,Llama-2-7B", 128, 8),
+        ("Instance type,# instances,model", "p4d.24xlarge,2,Llama-2-7B", 16, 8),
+        ("Instance,Qty,model", "trn2.48xlarge,4,Llama-2-7B", 64, 4),
+        ("VM,Nodes,model", "ND96isr_H100_v5,8,Llama-2-7B", 64, 8),
+        ("machine type,nodes,model", "a3-megagpu-8g,4,Llama-2-7B", 32, 8),
+        ("GPU type,count,model", "H100,64,Llama-2-7B", 64, 8),
+        ("GPU type,count,model", "p5.48xlarge,64,Llama-2-7B", 64, 8),
+        ("GPU,#,model", "H100 SXM,64,Llama-2-7B", 64, 8),
+        ("Card,model", "64x H100 80GB,Llama-2-7B", 64, 8),
+        ("GPU,model", "H100 x 64,Llama-2-7B", 64, 8),
+        ("Nodes x GPUs,GPU,model", "16x4,GH200,Llama-2-7B", 64, 4),
+        ("GPUs \u00d7 nodes,GPU,model", "4x16,GH200,Llama-2-7B", 64, 4),
+    ],
+)
+def test_accelerators_and_their_number(tmp_path, header, cells, accelerators, of_a_node):
+    found = read(tmp_path, header, cells)
+    assert found.cluster.accelerators == accelerators
+    assert found.cluster.tiers[0].size == of_a_node
+
+
+@pytest.mark.parametrize("cells", ["H100 (80),Llama-2-7B", "GB200 NVL36x2,Llama-2-7B", "RTX 4090,Llama-2-7B"])
+def test_numbers_that_count_no_accelerators(tmp_path, cells):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"GPU,model,{MORE}\n{cells},{OF_ROW}\n")
+    with pytest.raises(ValueError, match="at least hardware, gpus"):
+        read_cases(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [
+        ("DGX-2", 16),
+        ("DGX H100", 8),
+        ("p3.2xlarge", 1),
+        ("BM.GPU.H100.8", 8),
+        ("NVIDIA H100", None),
+        ("DGX Spark", None),
+    ],
+)
+def test_machines_by_their_names(name, each):
+    assert of_host(name) == each
+
+
+TIMES = [
+    ("iteration", "3.5 s/it", 3.5),
+    ("iteration", "3500 ms/it", 3.5),
+    ("Iter", "3500 ms", 3.5),
+    ("Perf (TFLOPS/GPU)", "300", None),
+    ("performance (tokens/s)", "299593", 3.5),
+    ("throughput", '"4,681 tok/s/gpu"', 3.5),
+    ("speed", "299.6k tokens/s", 3.5),
+    ("speed", "fast", None),
+    ("iteration", "100", None),
+    ("time", "12:30", None),
+]
+
+
+@pytest.mark.parametrize(("column", "cell", "step_s"), TIMES)
+def test_units_behind_numbers(tmp_path, column, cell, step_s):
+    found = read(tmp_path, f"hardware,gpus,model,{column}", f"H100,64,Llama-2-7B,{cell}").measured_step_s
+    if column.startswith("Perf"):
+        assert found is not None
+    else:
+        assert found == (step_s if step_s is None else pytest.approx(step_s, rel=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "precision"),
+    [("float8", "true", "fp8_tensor"), ("fp8", "1", "fp8_tensor"), ("fp8", "no", "bf16"), ("DT", "FP8", "fp8_tensor")]
+    + [("bf16,fp8", "1,1", "fp8_tensor"), ("fp16,fp8", "1,0", "fp16")],
+)
+def test_flags_of_formats(tmp_path, column, cell, precision):
+    assert read(tmp_path, f"hardware,gpus,model,{column}", f"H100,64,Llama-2-7B,{cell}").plan.precision == precision
+
+
+def test_a_flavor_is_of_its_model(tmp_path):
+    found = read(tmp_path, "flavor,hardware,gpus,model", "70B,H100,64,llama3")
+    assert found.row["model"] == "llama3 70B"
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "facts"),
+    [
+        ("offload", "cpu", {"host_optimizer": 1.0}),
+        ("compile", "1", {"compiled": 1.0}),
+        ("CUDA graphs", "off", {"cuda_graphs": 0.0}),
+        ("MoE dispatcher", "DeepEP", {"fast_dispatcher": 1.0}),
+        ("async_tp", "yes", {"async_tp": 1.0}),
+        ("sliding window", "1024", {"window": 1024.0}),
+        ("with CUDA graphs", "9300", {}),
+        ("tags", "baseline", {}),
+        ("seed", "42", {}),
+        ("loss", "2.31", {}),
+        ("layout of rank 0", "tp8", {}),
+    ],
+)
+def test_columns_of_settings_are_read_as_notes(tmp_path, column, cell, facts):
+    found = read(tmp_path, f"hardware,gpus,model,{column}", f"H100,64,Llama-2-7B,{cell}")
+    assert {name: found.facts.get(name) for name in facts} == facts
+    assert bool(found.facts) == bool(facts)
+    assert any(f"{column} as notes" in told for told in found.assumed) == bool(facts)
+
+
+def test_what_stands_behind_its_noun(tmp_path):
+    header = "hardware,gpus,model,seq,batch size global,bsz-micro,tp,pp,VRAM used (GB)"
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{header}\nH100,64,Llama-2-7B,4096,512,2,2,1,61\n")
+    (found,) = read_cases(path)
+    assert isinstance(found, Case)
+    assert (found.workload.batch, found.plan.microbatch, found.measured_mem_bytes) == (512, 2, 61e9)
