@@ -1,4 +1,4 @@
-"""Results that show themselves: as HTML at the end of a notebook's cell, and as a figure.
+"""Results that show themselves: as HTML at the end of a notebook's cell, as text when printed, and as a figure.
 
 How is said in `optimize.report`, the room for all that people read, which is loaded when it is first asked.
 """
@@ -14,6 +14,13 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return import_module(REPORT).as_html(self)
+
+    def __str__(self) -> str:
+        """What the terminal shows; of traced numbers and arrays, which nobody can show, their `repr`."""
+        try:
+            return import_module(REPORT).as_text(self)
+        except (TypeError, ValueError):
+            return repr(self)
 
     def plot(self, name: str | None = None) -> Any:
         """A figure of matplotlib: the first of its figures, or that of a name."""

@@ -29,7 +29,7 @@ from typing import Any
 
 import experiments
 from costmodel.specs import SpecError
-from optimize import Status
+from optimize import Status, cores
 
 RESULTS = Path("results")  # relative to the working directory
 PACKAGES = ("equipoise", "jax", "jaxlib", "matplotlib", "numpy", "optax", "scipy")
@@ -117,11 +117,11 @@ def run(
 
 def side_by_side(work: Callable[..., Any], asked: Mapping[str, Sequence[Any]], doing: str, say: Say) -> dict[str, Any]:
     """`work(name, *arguments, say)` by name: each in a process of its own, as many at once as there are cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if min(cores, len(asked)) < 2:
+    together = min(cores.usable(), len(asked))
+    if together < 2:
         return {name: work(name, *arguments, say) for name, arguments in asked.items()}
     say(f"{', '.join(asked)}: {doing}")
-    with ProcessPoolExecutor(min(cores, len(asked)), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(together, mp_context=get_context("spawn")) as pool:
         started = {name: pool.submit(work, name, *arguments, _quietly) for name, arguments in asked.items()}
         try:
             return {name: answer.result() for name, answer in started.items()}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize import cores as cores
     from optimize import units as units
     from optimize.clusters import design as design
     from optimize.diagnosis import explain as explain

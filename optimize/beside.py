@@ -17,6 +17,8 @@ from multiprocessing import Pipe, current_process, get_context
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
+from optimize import cores
+
 LONGER_S = 1.0  # than the search, after which it ends by itself
 _BEHIND = 5  # of the nice values: whatever else runs goes first
 
@@ -62,7 +64,7 @@ class Beside:
 def beside(first: Goes, end: float) -> Beside | None:
     """None where there is no second core, a fork would not be safe, or the system has no room for one."""
     alone = sys.platform != "linux" or "jax" in sys.modules or current_process().daemon
-    if alone or len(os.sched_getaffinity(0)) < 2:
+    if alone or cores.usable() < 2:
         return None
     try:
         return Beside(first, end)

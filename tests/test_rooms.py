@@ -31,6 +31,7 @@ ORDER = {  # from the top down
     "optimize": (
         "status",
         "time_limit",
+        "cores",
         "beside",
         "progress",
         "others",

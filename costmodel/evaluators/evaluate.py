@@ -24,7 +24,8 @@ _EXACT = Exact(math)
 def evaluate(
     workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | None = None, *, checked: bool = True
 ) -> Breakdown:
-    """One step of `workload` on `cluster` under `plan`, exactly, in float64.
+    """One step of `workload` on `cluster` under `plan`, exactly, in float64: of Python floats, not inside `jax.jit`
+    (there `cost` of what `prepare` gives).
 
     `stack` replaces the cluster's own. Raises a `ValueError` that names every rule which the plan breaks (unless it is
     not to be `checked`: runs were measured whose layouts no rule foresees); a plan that does not fit in memory is an

@@ -46,10 +46,13 @@ def streamed_update_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: 
 
 
 def update_bytes(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
-    """Bytes that the update of one rank's elements reads and writes, wherever it is made."""
+    """Bytes that the update of one rank's elements reads and writes, wherever it is made. Where it works on copies of
+    gradients in 32 bits, they are written too."""
     row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
     states_bytes = 2.0 * (row.states * point.state_bytes + point.master_bytes + row.own_bytes)
-    per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
+    copied_bytes = point.widened * (point.gradient_bytes + 4.0)
+    read_bytes = row.gradient_reads * ((1 - point.widened) * point.gradient_bytes + 4.0 * point.widened)
+    per_element = states_bytes + copied_bytes + read_bytes + point.precision.weight_bytes
     return per_element * elements + 2.0 * row.edge_states * point.state_bytes * edges
 
 

@@ -157,6 +157,7 @@ class PlanPoint:
     gradient_bytes: Scalar = 4.0
     gradient_copy_bytes: Scalar = 0.0  # of gradients in the weights' own type, beside their sums
     update_copy_bytes: Scalar = 0.0  # of gradients in 32 bits that lie beside the states of what a rank updates
+    widened: Scalar = 0.0  # 1 where the update makes 32-bit copies of narrower gradients, and drops them
     state_bytes: Scalar = 4.0
     masters: Scalar = 1.0  # 0 where there are no 32-bit copies of the weights
     fused_kernels: Scalar = 1.0

@@ -86,6 +86,10 @@ _COMPILED_FOR_GPUS = dataclasses.replace(
     memory=_memory(**_XLA),
 )
 
+# K, `fp16_gradients`: Megatron's `arguments.py` sets `accumulate_allreduce_grads_in_fp32` under bf16 alone (v2.5 to
+# core 0.15; `--fp32-allreduce` of v1.0 is off too), and NeMo `fp32_grad_accum`; DeepSpeed's are in the weights' type
+# K, `widens_gradients`: `_copy_model_grads_to_main_grads` of Megatron's optimizers; 20 and 4 + 16 / d bytes of a
+# parameter by its document of the distributed optimizer
 # K, `updates_on_host`: DeepSpeed's CPUAdam, Megatron-Core's hybrid optimizer and FSDP's CPUOffload step on processors;
 # MaxText's `optimizer_memory_host_offload` brings the states to the accelerator
 SOFTWARE: Mapping[str, Habits] = MappingProxyType({
@@ -94,6 +98,8 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
     "megatron-core": Habits(
         recompute="none",
         gradient_dtype="bf16",
+        fp16_gradients=True,
+        widens_gradients=True,
         overlap_tensor=True,
         overlap_pipeline=True,
         loss="vocab_parallel",
@@ -101,9 +107,11 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         updates_on_host=True,
         memory=_memory(logit_bytes=8.0, idle_gradients=1.0, **_TORCH),
     ),
-    # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
+    # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory
     "megatron-2022": Habits(
         zero_stage=0,
+        fp16_gradients=True,
+        widens_gradients=True,
         sequence_parallel=False,
         overlap_data=False,
         attention="flash_2",
@@ -128,7 +136,8 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
     "deepspeed": Habits(
         zero_stage=3,
         sequence_parallel=False,
-        gradient_dtype="fp16",
+        gradient_dtype="bf16",
+        fp16_gradients=True,
         attention="flash_2",
         loss="framework",
         dropout=True,

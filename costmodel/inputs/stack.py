@@ -21,6 +21,7 @@ class Habits:
     sequence_parallel: bool = True  # where tensor > 1
     recompute: str | None = None  # None: the least that fits in memory
     gradient_dtype: str = "fp32"
+    fp16_gradients: bool = False  # those of fp16 weights in fp16, whatever others are in
     overlap_data: bool = True
     overlap_tensor: bool = False
     overlap_pipeline: bool = False
@@ -48,6 +49,7 @@ class Habits:
     norms_alone_fused: bool = False  # one kernel for each norm, beside other operators that are not fused
     gathered_loss: bool = False  # every tensor rank computes the loss on all logits
     softmax_in_32_bits: bool = False
+    widens_gradients: bool = False  # the update makes 32-bit copies of gradients in fewer bits, and drops them
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     # the host
     updates_on_host: bool = False  # optimizer states in the host's memory are updated by its processors
@@ -66,6 +68,14 @@ class Habits:
         """
         beside = float(not self.captured_iteration)
         return {"host_kernel_s": 1.0 - self.captured} | dict.fromkeys(("routing_s", "microbatch_s", "step_s"), beside)
+
+    def with_precision(self, precision: str | None) -> dict[str, str]:
+        """Fields of a plan that go with its precision, where nobody asks otherwise."""
+        return {"gradient_dtype": "fp16"} if precision == "fp16" and self.fp16_gradients else {}
+
+    def gradients_in(self, precision: str) -> str:
+        """The format in which runs of this software sum and send gradients of weights in this precision."""
+        return self.with_precision(precision).get("gradient_dtype", self.gradient_dtype)
 
     def precision_row(self, name: str) -> PrecisionRow:
         """The row of a precision as this software has it."""

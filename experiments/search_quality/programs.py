@@ -12,7 +12,7 @@ from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields, objective_of_plans
 from experiments.search_quality.suite import Question, plan_of
 from optimize.clusters import INFEASIBLE, valued
-from optimize.lattice import CHUNK, Chunk, lattice, plan_precision
+from optimize.lattice import CHUNK, Chunk, lattice, usual_formats
 from optimize.plans import chunk_count, exactly
 from optimize.question import RATES
 
@@ -20,7 +20,8 @@ from optimize.question import RATES
 def exhaustive_plans(question: Question, recorder: Recorder, seed: int) -> float | None:
     """Every plan in float64, no float32 before it; the bound is the value where all were reached in time."""
     del seed
-    whole = lattice(question.workload, question.cluster, {**plan_precision(question.cluster), **question.problem.fixed})
+    fixed = dict(question.problem.fixed)
+    whole = lattice(question.workload, question.cluster, usual_formats(question.cluster, fixed) | fixed)
     value = objective_of_plans(question, sorted(set(whole.rows["domain"].tolist())))
     for number in range(chunk_count(whole)):
         if not recorder.go():

@@ -28,7 +28,7 @@ from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, S
 from optimize.cli.inputs import Given, job, merge
 from optimize.cli.plan_flags import PlanFlags
 from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json, tokens_to
-from optimize.lattice import choose_plan, plan_precision
+from optimize.lattice import choose_plan, usual_formats
 from optimize.launch import TABLE, is_launch_file
 from optimize.question import FAILURES, SECONDS_A_DAY, failing
 from optimize.status import CommandError, Status
@@ -108,7 +108,8 @@ def resolve(
     cluster, target = _failing(with_margin(machine, margin), failures), _target(given)
     if target["target_loss"] is not None:
         tokens_to(workload, target["target_loss"])  # raises where it is never reached
-    fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
+    asked, origin = given.pick(*PLAN_CHECKS), _plan_origin(given)
+    fields = usual_formats(cluster, asked) | asked
     if "tensor" in fields and "pipeline" in fields:
         plan, chosen = _complete(fields, cluster, given), ""
     else:
@@ -208,7 +209,7 @@ def _on_cluster(inputs: Inputs, other: str) -> Inputs:
     software = inputs.cluster.stack.software if inputs.software_named else None
     cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators, software)
     cluster = _failing(with_margin(cluster, inputs.margin), inputs.failures)
-    plan, chosen, usual = inputs.plan, "", plan_precision(cluster)
+    plan, chosen, usual = inputs.plan, "", usual_formats(cluster, inputs.fixed)
     if inputs.chosen or violations(plan, inputs.workload, cluster):
         kept = _legal_there(inputs.fixed, usual, inputs.workload, cluster)
         plan, chosen = choose_plan(usual | kept, inputs.workload, cluster)

@@ -17,7 +17,7 @@ from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import Answer, as_json, time_of_best
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_best, with_machine
-from optimize.lattice import count, plan_precision
+from optimize.lattice import count, usual_formats
 from optimize.launch import FRAMEWORKS, beside_launch, framework_at, outside
 from optimize.layers import improve_layers
 from optimize.others import WAIT_S, Others, Sharding, connect
@@ -193,7 +193,7 @@ def run(inputs: PlanInputs) -> Answer:
     try:
         answer = _search(inputs, inputs.fixed, others)
     except CommandError:
-        if count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
+        if count(inputs.workload, inputs.cluster, usual_formats(inputs.cluster, inputs.fixed) | dict(inputs.fixed)):
             raise
         raise _no_plan(inputs) from None
     priced = {objective.key: objective.priced for objective in Objective}[inputs.objective]

@@ -101,7 +101,7 @@ def design(
     jobs, limits = _with_only_deadline(jobs, limits)
     wanted: dict[str, Any] = {"jobs": tuple(jobs), "limits": limits, "objective": objective, "fixed": fixed or {}}
     asked = design_problem(template, curves, bounds, **wanted)
-    kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
+    kept, left_out = thinned([job.workload for job in jobs], asked.machine, asked.fixed)
     problem = dataclasses.replace(asked, fixed=kept)
     searched = CONTINUOUS_SHARE * seconds
     ending = {"tolerance": tolerance, "work": work}

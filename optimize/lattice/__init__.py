@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optimize.lattice.counts import with_options as with_options
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
-    from optimize.lattice.default_plan import plan_precision as plan_precision
+    from optimize.lattice.default_plan import usual_formats as usual_formats
     from optimize.lattice.degrees import LARGEST as LARGEST
     from optimize.lattice.enumeration import count as count
     from optimize.lattice.enumeration import lattice as lattice

@@ -262,7 +262,8 @@ def _any_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster) ->
     return bool(_that_fit(given, workload, cluster, most=1)[0])
 
 
-def plan_precision(cluster: Cluster) -> dict[str, str]:
-    """The widest-used precision that the accelerator has, where none is given."""
+def usual_formats(cluster: Cluster, given: Mapping[str, Any]) -> dict[str, str]:
+    """Number formats where none is given: the widest-used precision that the accelerator has, and its gradients."""
     types = cluster.accelerator.types
-    return {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}
+    usual = {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}
+    return usual | cluster.stack.habits.with_precision(given.get("precision") or usual.get("precision"))

@@ -15,7 +15,7 @@ import numpy as np
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, FLAG, LEAF, MAPPING, PROBABILITY, Check, expecting
-from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
+from optimize.lattice import SEARCHED, Families, Lattice, lattice, usual_formats
 from optimize.launch import FRAMEWORKS
 from optimize.plans import exhaustive
 from optimize.plans.bounded import Found, is_answer, ordered
@@ -271,7 +271,7 @@ def least_variant(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], val
 
 def all_besides(whole: Lattice, names: Iterable[str] = tuple(FRAMEWORKS)) -> Variants:
     """What any of these frameworks may take beside its lattices, for all plans together: no lattice is made."""
-    usual, found = plan_precision(whole.cluster), list[Sequence[Mapping[str, Any]]]()
+    usual, found = usual_formats(whole.cluster, whole.fixed), list[Sequence[Mapping[str, Any]]]()
     for framework in map(FRAMEWORKS.__getitem__, names):
         for fields in narrowed(framework, whole.fixed, usual, whole.workload):
             groups = beside(framework, fields, whole.fixed, whole.workload, whole.cluster)
@@ -335,7 +335,7 @@ def _with_any_variant(
     """The answer of `find_in_lattice`, with what any framework takes beside its lattices where that is better or all
     that fits."""
     machine, result, why = with_margin(cluster, question["margin"]), None, None
-    whole = ordered(lattice(workload, machine, plan_precision(machine) | dict(fixed)))
+    whole = ordered(lattice(workload, machine, usual_formats(machine, fixed) | dict(fixed)))
     value, groups = value_on(whole, question["objective"], question["tokens"]), all_besides(whole)
     try:
         result = find_in_lattice(workload, cluster, fixed=fixed, among=whole, **question)

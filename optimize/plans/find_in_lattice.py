@@ -14,7 +14,7 @@ from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, nearest
 from optimize.diagnosis import Validation, elasticities, validate
-from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
+from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, usual_formats
 from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of
@@ -55,7 +55,7 @@ def find_in_lattice(
     beside `earlier` answers (`merged`) is left out.
     """
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
-    asked = plan_precision(cluster) | dict(fixed or {})
+    asked = usual_formats(cluster, fixed or {}) | dict(fixed or {})
     whole = among if among is not None and len(among) > ENUMERATED else lattice(workload, cluster, asked)
     value = value_on(whole, objective, tokens)
     if not len(whole):
@@ -130,7 +130,7 @@ def find_plan_for(
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
     results, why = list(earlier), None
-    asked = parts or [(fields, None) for fields in narrowed(framework, given, plan_precision(cluster), workload)]
+    asked = parts or [(fields, None) for fields in narrowed(framework, given, usual_formats(cluster, given), workload)]
     for fields, part in asked:
         if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue

@@ -12,7 +12,7 @@ from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
-from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
+from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, usual_formats, within
 from optimize.launch import FRAMEWORKS, Framework, names_on
 from optimize.plans import exhaustive
 from optimize.plans.best import cells_of
@@ -36,7 +36,7 @@ def launchers(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ..
 
 def can_launch(fixed: Mapping[str, Any], cluster: Cluster) -> tuple[str, ...]:
     """Names of the frameworks that run there of which some alternative keeps what is fixed."""
-    usual = plan_precision(cluster)
+    usual = usual_formats(cluster, fixed)
     return tuple(name for name in names_on(cluster) if narrowed(FRAMEWORKS[name], fixed, usual))
 
 
@@ -67,7 +67,7 @@ def parts_of(whole: Lattice, names: Iterable[str] | None = None) -> dict[str, li
 def _parts(
     whole: Lattice, framework: Framework, made: dict[str, Lattice | None], axes: dict[Any, Axis]
 ) -> Iterator[Part]:
-    for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster), whole.workload):
+    for fields in narrowed(framework, whole.fixed, usual_formats(whole.cluster, whole.fixed), whole.workload):
         key = repr(sorted((name, sorted(map(repr, members(asked)))) for name, asked in fields.items()))
         if key not in made:
             made[key] = _with_bounds(within(whole, fields, axes), whole)
@@ -158,7 +158,7 @@ def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:
 def _plain(own: Lattice) -> dict[str, Any]:
     """What the bounds depend on beside the rows; overlap that is off is never faster."""
     left_out = {*SEARCHED, *OVERLAPS}
-    given = {field.name: field.default for field in dataclasses.fields(Plan)} | plan_precision(own.cluster)
+    given = {field.name: field.default for field in dataclasses.fields(Plan)} | usual_formats(own.cluster, own.fixed)
     given |= {name: asked for name, asked in own.fixed.items() if asked is not None}
     return {name: asked for name, asked in given.items() if name not in left_out}
 
@@ -180,7 +180,7 @@ def find_launchable(
     """
     given, machine = dict(fixed or {}), with_margin(cluster, margin)
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "margin": margin, **options}
-    whole, value = _valued(workload, machine, plan_precision(cluster) | given, objective, tokens)
+    whole, value = _valued(workload, machine, usual_formats(cluster, given) | given, objective, tokens)
     parts, answer = parts_of(ordered(whole)) if len(whole) else {}, _NOTHING
     try:
         for better in _answers(whole, value, parts, (workload, cluster), question):
@@ -324,7 +324,7 @@ def _lattices_of_one(
     name: str, job: tuple[Workload, Cluster], fixed: dict[str, Any], question: Mapping[str, Any]
 ) -> tuple[Lattice, PlanValue, dict[str, list[Part]]]:
     """All plans, what they are compared by, and the lattices of one framework."""
-    machine, asked = with_margin(job[1], question.get("margin", FITS)), plan_precision(job[1]) | fixed
+    machine, asked = with_margin(job[1], question.get("margin", FITS)), usual_formats(job[1], fixed) | fixed
     of = question.get("objective", "step_s"), question.get("tokens")
     whole, value = _valued(job[0], machine, asked, *of)
     return whole, value, parts_of(ordered(whole), (name,)) if len(whole) else {}

@@ -16,7 +16,7 @@ from costmodel.evaluators import evaluate
 from costmodel.formulas import cost
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import violations
-from optimize.lattice import Lattice, divisors, lattice_of_rows, plan_precision, rows_of_counts
+from optimize.lattice import Lattice, divisors, lattice_of_rows, rows_of_counts, usual_formats
 from optimize.launch import FRAMEWORKS
 from optimize.plans.over_counts import Row
 from optimize.plans.restricted import narrowed
@@ -94,7 +94,7 @@ def _tables(
     workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], plan: Plan | None, frameworks: Collection[str]
 ) -> list[dict[str, Any]]:
     """What each lattice fixes: plain options, for one framework as its alternatives have them."""
-    usual = plan_precision(cluster)
+    usual = usual_formats(cluster, fixed)
     given = usual | {"domain": int(cluster.tiers[0].usable_size)} | _narrow(plan) | dict(fixed)
     given = {**{name: value for name, value in _PLAIN.items() if name not in fixed}, **given}
     if not isinstance(given["domain"], int):

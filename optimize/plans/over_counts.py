@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from costmodel import evaluate
 from costmodel.inputs import Cluster, Plan, Workload, embed
-from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision, possible_counts
+from optimize.lattice import SEARCHED, Lattice, lattice, possible_counts, usual_formats
 from optimize.plans.best_beside import all_besides, best_beside, least_beside
 from optimize.plans.bounded import best_below, least, least_of_any, ordered
 from optimize.plans.launchable import best_of_any, parts_of
@@ -170,7 +170,7 @@ def _limit(question: Question, pair: _Pair, deadline_s: float | None) -> float:
 def _queue(question: Question, counts: Sequence[int], batches: Sequence[int], fewest: bool) -> list[_Pair]:
     """Pairs whose count is a product of legal degrees, bounded by the FLOP of a step at the best rate of a kernel."""
     own, whole = question.workload, question.machine(question.most)
-    plain: dict[str, Any] = {**plan_precision(whole)}
+    plain: dict[str, Any] = {**usual_formats(whole, question.fixed)}
     plain |= {n: v for n, v in question.fixed.items() if n not in SEARCHED and not isinstance(v, set | frozenset)}
     point = embed(Plan(**plain), own, 1.0, whole.stack.habits)
     each_s = _SAFE * products_s(own, dataclasses.replace(whole, prices=None), point) / int(own.batch)
@@ -192,7 +192,7 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
         return row | {"outcome": "bounded", "bound": pair.bound}
     workload, cluster = question.job(pair.accelerators, pair.batch)
     value, scale = question.value(pair.accelerators, pair.batch), question.scale(pair.batch)
-    fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
+    fixed = usual_formats(cluster, question.fixed) | question.fixed_on(pair.accelerators)
     whole, names = lattice(workload, cluster, fixed), question.names or ()
     if pair.stage < 2:
         bound, stage = _bound(whole, names, value, soon=pair.stage == 0 and reached < math.inf)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, Workload, modules_of
-from optimize.lattice import Lattice, plan_precision
+from optimize.lattice import Lattice, usual_formats
 from optimize.launch import FRAMEWORKS, FREE, Framework
 from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
@@ -89,7 +89,7 @@ def beside(
     Modules that are computed again alone, of those that the model has; what lies in the second memory, if there is one.
     Each saves memory for time, the last of a group most.
     """
-    usual = plan_precision(cluster)
+    usual = usual_formats(cluster, fixed)
     tables = [table for table in framework.searched(workload) if narrow(fixed, table, usual) == fields]
     if fixed.get("recompute") is not None or fixed.get("recompute_share") is not None or not tables:
         return []

@@ -27,8 +27,10 @@ def design_problem(
     _check_carbon(template.name, base.carbon_g_per_j, asked)
     whole = whole_domains(as_floats(dataclasses.replace(template, prices=None)))
     whole = dataclasses.replace(whole, prices=PriceRange(low=base, base=base, high=base))
+    fixed: Mapping[str, Any] = asked.get("fixed", {})
+    asked["fixed"] = template.stack.habits.with_precision(fixed.get("precision")) | dict(fixed)
     if "jobs" in asked:
-        pieces = asked.get("fixed", {}).get("pieces", 1)
+        pieces = fixed.get("pieces", 1)
         asked["jobs"] = tuple(_as_run(job, template, pieces) for job in asked["jobs"])
     return Problem(template=whole, curves=as_floats(curves.base), bounds=bounds or known_bounds(), **asked)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from optimize.report.lists import show_models as show_models
     from optimize.report.notebook import as_figure as as_figure
     from optimize.report.notebook import as_html as as_html
+    from optimize.report.notebook import as_text as as_text
     from optimize.report.page import page as page
     from optimize.report.page import page_of as page_of
     from optimize.report.plan import show_plans as show_plans

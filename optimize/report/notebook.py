@@ -1,4 +1,4 @@
-"""Results in a notebook: the same paragraphs, tables and figures as on a terminal and on a page."""
+"""Results in a notebook or printed: the same paragraphs, tables and figures as on a terminal and on a page."""
 
 import functools
 import itertools
@@ -26,7 +26,7 @@ from optimize.report.figures_predict import draw_predictions
 from optimize.report.page import Part, fragment
 from optimize.report.plan import show_plans
 from optimize.report.rows import show_predictions
-from optimize.report.screen import kept
+from optimize.report.screen import kept, written
 from optimize.report.words import constant_amount, term_words
 from optimize.status import Status
 
@@ -38,6 +38,11 @@ _STYLE = """<style>.equipoise td,.equipoise th{text-align:left}.equipoise .right
 def as_html(result: Any) -> str:
     """What a notebook shows of a result."""
     return f'<div class="equipoise">{_STYLE}{fragment(_of(result)[0]())}</div>'
+
+
+def as_text(result: Any) -> str:
+    """What `print` shows of a result."""
+    return written(_of(result)[0]())
 
 
 def as_figure(result: Any, name: str | None = None) -> Figure:

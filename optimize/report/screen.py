@@ -57,6 +57,25 @@ def kept(show: Callable[[], None]) -> list[Part]:
     return [*parts, *filter(None, (out.getvalue().strip("\n"),))]
 
 
+def written(parts: Sequence[Part]) -> str:
+    """The paragraphs and tables of a page as lines of a terminal, without its figures."""
+    lines = io.StringIO()
+    console = new_console()
+    console.file = lines
+    for part in parts:
+        if isinstance(part, str | Text):
+            for line in str(part).splitlines():
+                say(console, line)
+        elif isinstance(part, Table):
+            console.print("", part, "")
+        elif not isinstance(part, bytes) and not isinstance(part[1], bytes):
+            table = new_table(*part[0])
+            for row in part[1]:
+                table.add_row(*map(str, row))
+            console.print("", table, "")
+    return "\n".join(line.rstrip() for line in lines.getvalue().strip("\n").splitlines())
+
+
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print text that goes on under itself, indented, where the line ends; on a page it ends by itself."""
     if _KEPT.get() is not None:

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from optimize import cores
 from optimize.beside import beside
 from optimize.clusters.evolution import FirstAnswers
 from tests.clusters.test_joint import problem
@@ -33,9 +34,7 @@ def first():
     return found
 """
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="no second core, or no safe fork"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or cores.usable() < 2, reason="no second core, or no safe fork")
 
 
 def printed(script: str) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.inputs.plan import Plan
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_cluster
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.plans import PLAN_CHECKS
 from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload
 from optimize.cli.explain import resolve
@@ -18,6 +19,7 @@ from optimize.diagnosis.operators import operators
 from optimize.lattice.default_plan import choose_plan
 from optimize.lattice.enumeration import lattice
 from optimize.plans import find_in_lattice
+from optimize.question import Job, Limits, design_problem
 from optimize.status import CommandError, Status
 from tests.support.builders import cluster, small_decoder
 
@@ -262,9 +264,32 @@ def test_what_needs_least_is_taken_before_it_is_said_that_nothing_fits():
 
 def test_sixteen_bits_where_the_chip_has_no_bf16():
     inputs = resolve({"model": "gpt-1.7b", "cluster": "v100", "accelerators": 64})
-    assert inputs.plan.precision == "fp16"
+    assert (inputs.plan.precision, inputs.plan.gradient_dtype) == ("fp16", "fp16")
     with pytest.raises(CommandError, match="`precision` is bf16"):
         resolve({"model": "gpt-1.7b", "cluster": "v100", "accelerators": 64, "precision": "bf16"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "gradients"),
+    [
+        ({"precision": "fp16"}, "fp16"),
+        ({"precision": "fp16", "gradient_dtype": "fp32"}, "fp32"),
+        ({"precision": "fp16", "software": "fsdp"}, "fp32"),
+        ({"precision": "fp16", "software": "deepspeed"}, "fp16"),
+        ({}, "fp32"),
+    ],
+)
+def test_gradients_of_fp16_weights_as_the_software_sums_them(asked, gradients):
+    """In `explain`, in `plan`, and in the question of `design`, whatever asks them."""
+    asked = {"model": "gpt-1.7b", "cluster": "a100-80gb", "accelerators": 8} | asked
+    inputs = resolve(asked)
+    assert inputs.plan.gradient_dtype == gradients
+    fixed = {name: value for name, value in asked.items() if name in PLAN_CHECKS} | {"tensor": 8}
+    found = find_in_lattice(inputs.workload, inputs.cluster, fixed=fixed, top=1)
+    assert found.plan.gradient_dtype == gradients
+    limits, job = Limits(accelerators=8), Job(workload=inputs.workload, tokens=1e9)
+    problem = design_problem(inputs.cluster, load_curves(), jobs=(job,), limits=limits, fixed=fixed)
+    assert problem.fixed.get("gradient_dtype", Plan.gradient_dtype) == gradients
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_row_is_explained_as_it_is_predicted(tmp_path, capsys):
     assert told["step_s"] == pytest.approx(predicted_s, rel=1e-6)
     assert sum(term["exposed_s"] for term in told["terms"]) == pytest.approx(told["step_s"], rel=1e-9)
     assert told["row"]["read"]["hardware"] == ROW["hardware"]
-    assert told["row"]["assumed"] == ["ZeRO 0"]
+    assert told["row"]["assumed"] == ["ZeRO 0", "gradients in fp16"]
     assert told["row"]["words"]["unfused_attention"] == 1
     status, out, _ = ask(capsys, rows, "--explain", "2")
     assert status == 0

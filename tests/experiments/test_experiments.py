@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -196,7 +197,7 @@ def test_every_field_of_a_batch_is_an_array_and_all_options_are_mixed():
     assert {leaf.shape for leaf in leaves} == {(1000,)}
     absent = {"expert", "expert_tensor", "dispatcher"}  # dense
     absent |= {"offload", "modules", "method", "whole_inputs"}  # structures of their own; of software
-    absent |= {"masters", "loss", "gate_inputs", "gradient_copy_bytes", "update_copy_bytes"}  # of DeepSpeed, or usual
+    absent |= {"masters", "loss", "gate_inputs", "gradient_copy_bytes", "update_copy_bytes", "widened"}  # as usual
     constant = absent | {"accelerators", "domain", "extra_layers_first", "extra_layers_middle", "extra_layers_last"}
     varied = {f.name for f in dataclasses.fields(points)} - constant
     for name in varied:
@@ -247,10 +248,11 @@ def test_one_trace_serves_all_plans_option_rows_models_clusters_and_lengths(trac
 
 def test_one_trace_serves_all_gradients(traces):
     pool = Pool(64, seed=3)
+    jitted: Any = compiled.gradient(hardware=True)
     for model, machine_name in MACHINES:
         workload, cluster = load_workload(model), load_cluster(machine_name)
         numbers = cast((compiled.anonymous(workload), compiled.anonymous(cluster)))
-        compiled.gradient(hardware=True).lower(*numbers, pool.batch(BATCH))  # traces, and does not compile
+        jitted.lower(*numbers, pool.batch(BATCH))  # traces, and does not compile
     assert len(traces) == 1
 
 

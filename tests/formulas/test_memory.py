@@ -13,7 +13,8 @@ from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
-from costmodel.inputs import Position, whole
+from costmodel.formulas.optimizer import update_bytes
+from costmodel.inputs import SOFTWARE, Position, whole
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
@@ -130,6 +131,38 @@ def test_bytes_per_parameter_of_each_zero_stage(stage, per_parameter):
     elements = point_parameters(workload, point)
     held = use.weights_bytes + use.gradients_bytes + use.optimizer_bytes
     np.testing.assert_allclose(held, per_parameter * elements, rtol=1e-12)
+
+
+@pytest.mark.parametrize("software", ["megatron-2022", "megatron-core"])
+@pytest.mark.parametrize(
+    ("numbers", "stage", "per_parameter"),
+    [
+        ({"gradient_dtype": "fp16"}, 0, 20.0), ({"gradient_dtype": "fp16"}, 1, 4 + 16 / 8),
+        ({"gradient_dtype": "fp32"}, 0, 18.0), ({"gradient_dtype": "fp32"}, 1, 6 + 12 / 8),
+        ({"gradient_dtype": "fp16", "state_dtype": "bf16"}, 0, 2 + 2 + 8.0),
+    ],
+)  # fmt: skip
+def test_bytes_per_parameter_as_megatron_documents_them(software, numbers, stage, per_parameter):
+    """At the update, with the 32-bit copies of 16-bit gradients that its optimizers make there; its optimizer of narrow
+    states makes none. Source: docs.nvidia.com/megatron-core, Distributed Optimizer (of fp16 and fp32 gradients)."""
+    stack = Stack(habits=SOFTWARE[software])
+    plan = Plan(data=8, zero_stage=stage, precision="fp16", **numbers)
+    workload, machine, point = prepare(small_decoder(batch=16), cluster(stack=stack), plan)
+    use = parts(workload, machine, point, SEM).memory.first
+    at_update = use.weights_bytes + use.gradients_bytes + use.optimizer_bytes + use.update_bytes
+    np.testing.assert_allclose(at_update, per_parameter * point_parameters(workload, point), rtol=1e-12)
+
+
+def test_the_update_writes_copies_of_gradients_and_reads_them():
+    """24 bytes of states in and out and 2 of weights; 2 of gradients in, of copies in 32 bits 4 out and 4 in."""
+
+    def per_parameter(habits):
+        plan = Plan(data=8, zero_stage=0, precision="fp16", gradient_dtype="fp16")
+        workload, _, point = prepare(small_decoder(batch=16), cluster(stack=Stack(habits=habits)), plan)
+        return update_bytes(counts(workload, point, SEM), point, SEM) / point_parameters(workload, point)
+
+    np.testing.assert_allclose(per_parameter(SOFTWARE["megatron-2022"]), 24 + 2 + 2 + 4 + 4, rtol=1e-12)
+    np.testing.assert_allclose(per_parameter(Stack().habits), 24 + 2 + 2, rtol=1e-12)
 
 
 def point_parameters(workload, point):

@@ -18,7 +18,7 @@ from costmodel.specs.rules import all_rules, columns, demands, kept, violations
 from costmodel.specs.workloads import load_workload
 from optimize.lattice import enumeration
 from optimize.lattice.axis import even_layers
-from optimize.lattice.default_plan import plan_precision
+from optimize.lattice.default_plan import usual_formats
 from optimize.lattice.degrees import divisors
 from optimize.lattice.enumeration import chunks, count, lattice
 from optimize.lattice.lattice import SEARCHED
@@ -225,7 +225,7 @@ def test_the_lattice_asks_every_rule(monkeypatch):
 )
 def test_no_plan_of_a_lattice_breaks_a_rule(workload, machine):
     """Of every family: all its plans, or some hundreds at random."""
-    whole = lattice(workload, machine, plan_precision(machine))
+    whole = lattice(workload, machine, usual_formats(machine, {}))
     some = np.random.default_rng(2).permutation(len(whole))[:300]
     assert len(some) > 0
     for i in some:

@@ -36,7 +36,7 @@ def test_flags_of_cells(words, value):
         assert Columns({"sp": word}).flag("sp") is value
         assert read(sp=word).plan.sequence_parallel is value
     assert Columns({"sp": "-"}).flag("sp") is None
-    assert [read(gated_ffn=word).assumed for word in ("SwiGLU", "GELU")] == [(), ()]
+    assert [read(gated_ffn=word).assumed for word in ("SwiGLU", "GELU")] == [("gradients in fp16",)] * 2
     assert read(sp="Ulysses (8)").plan.sequence_parallel is True
 
 

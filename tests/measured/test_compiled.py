@@ -1,16 +1,18 @@
 """Software that XLA compiles: its class by the hardware, and what its partitioner does with gradients."""
 
+import dataclasses
 import os
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from costmodel import load_cluster
 from costmodel.inputs import SOFTWARE
 from costmodel.measured import Case, case, posterior
-from costmodel.specs import constant_group
+from costmodel.measured.fit.newcomers import OF_TODAY, with_newcomers
 
 H100 = {
     "hardware": "H100-80GB-SXM", "gpus": "64", "gpus_per_node": "8", "precision": "bf16", "seq": "4096",
@@ -61,10 +63,37 @@ def test_what_xla_compiles_is_of_its_hardware(words):
     assert on_tpu.plan.overlap_tensor
 
 
-def test_nothing_of_tpus_stands_for_gpus():
+def test_a_framework_names_the_class_of_its_hardware():
     assert load_cluster("h100", software="maxtext").stack.software == "xla-gpu"
     assert load_cluster("tpu-v5p", software="maxtext").stack.software == "xla"
-    assert constant_group("h100", "xla-gpu")["stack"] not in {k[2] for k in posterior.shipped().keys if k[1] == "stack"}
+
+
+def test_a_newcomers_deviations_are_the_mean_of_those_of_today():
+    known = posterior.shipped()
+    own = {key: z for key, z in zip(known.keys, known.z, strict=True) if key[1] == "stack"}
+    for name, level, software in list(own):
+        if software == "xla-gpu":
+            others = [own.get((name, level, other), 0.0) for other in OF_TODAY]
+            assert own[name, level, software] == pytest.approx(np.mean(others), abs=1e-5)
+    assert {"megatron-2022", "xla", "xla-gpu"} & set(OF_TODAY) == set()
+    at = [known.keys.index(("matmul_ceiling", "stack", name)) for name in ("xla-gpu", *OF_TODAY)]
+    variances = (known.factor[at] ** 2).sum(axis=1)
+    assert variances[0] > 1.0 + 1.0 / len(OF_TODAY) - 1e-3
+    assert variances[0] > max(variances[1:])
+    assert np.array_equal(known.factor, np.tril(known.factor))
+
+
+def test_newcomers_are_found_again():
+    known = posterior.shipped()
+    kept = [i for i, key in enumerate(known.keys) if key[2] != "xla-gpu"]
+    old = dataclasses.replace(
+        known, keys=tuple(known.keys[i] for i in kept), z=known.z[kept], factor=known.factor[np.ix_(kept, kept)]
+    )
+    assert with_newcomers(old, set(SOFTWARE)) is old
+    again = with_newcomers(old, set(SOFTWARE) - {"xla-gpu"})
+    assert again.keys == known.keys
+    assert again.z == pytest.approx(known.z, abs=1e-5)
+    assert again.factor == pytest.approx(known.factor, abs=2e-3)
 
 
 def test_software_that_was_never_measured_has_a_wider_interval():

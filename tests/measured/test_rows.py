@@ -68,7 +68,7 @@ def test_defaults_are_said():
     assert found.plan.precision == "bf16"
     for word in ("bf16", "microbatch", "ZeRO", "Gb/s", "vocab"):
         assert any(word in told for told in found.assumed)
-    assert read().assumed == ()
+    assert read().assumed == ("gradients in fp16",)
 
 
 def test_stages_of_uneven_layers():

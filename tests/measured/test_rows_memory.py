@@ -174,6 +174,25 @@ def test_gradients_are_as_wide_as_what_started_the_run_has_them(name, kept):
     assert (row.stack, row.plan.gradient_dtype) == ("megatron-core", kept)
 
 
+@pytest.mark.parametrize(
+    ("row", "kept", "told"),
+    [
+        ({"source": "Megatron-LM README", "hardware": "A100-80GB"}, "fp16", True),
+        ({"source": "Megatron-LM", "hardware": "H100-80GB-SXM"}, "fp16", True),
+        ({"source": "NeMo", "hardware": "H100-80GB-SXM"}, "fp16", True),
+        ({"source": "DeepSpeed", "hardware": "A100-80GB"}, "fp16", True),
+        ({"source": "Megatron-LM", "hardware": "A100-80GB", "notes": "fp32 gradient accumulation"}, "fp32", False),
+        ({"source": "torchtitan", "hardware": "A100-80GB"}, "fp32", False),
+        ({"source": "nanotron", "hardware": "H100-80GB-SXM"}, "fp32", False),
+    ],
+)
+def test_gradients_of_fp16_weights_are_as_wide_as_their_software_has_them(row, kept, told):
+    """Megatron sums in 32 bits under bf16 alone, NeMo too; DeepSpeed in the weights' own type."""
+    found = read(**{"precision": "fp16"} | row)
+    assert found.plan.gradient_dtype == kept
+    assert ("gradients in fp16" in found.assumed) == told
+
+
 @pytest.mark.parametrize("words", CHUNKED)
 def test_chunked_losses_are_read_in_any_words(words):
     assert (read().plan.loss, read(notes=words).plan.loss) == ("usual", "chunked")

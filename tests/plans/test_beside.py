@@ -12,7 +12,7 @@ from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules.violations import violations
 from costmodel.specs.workloads import load_workload
 from optimize.lattice import degrees
-from optimize.lattice.default_plan import plan_precision
+from optimize.lattice.default_plan import usual_formats
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS, names_on
 from optimize.plans.best_beside import find_plan
@@ -44,10 +44,10 @@ def machine(hbm_bytes):
 
 def brute(workload, cluster, objective, fixed, names=None):
     """Every plan that some framework can be told: of its lattices, and with each other option."""
-    cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
+    cluster, fixed = with_margin(cluster, 0.5), usual_formats(cluster, fixed) | fixed
     value, plans = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), set()
     for name in names or names_on(cluster):
-        for fields in narrowed(FRAMEWORKS[name], fixed, plan_precision(cluster), workload):
+        for fields in narrowed(FRAMEWORKS[name], fixed, usual_formats(cluster, fixed), workload):
             whole, groups = (
                 lattice(workload, cluster, fields),
                 beside(FRAMEWORKS[name], fields, fixed, workload, cluster),
@@ -67,13 +67,13 @@ def brute(workload, cluster, objective, fixed, names=None):
 def brute_of_all(workload, cluster, objective, fixed, own=None):
     """Every legal plan of the whole lattice, each with every other option of any framework, and the lattice of `own`:
     what an answer has, of which it takes other shares of the layers too."""
-    cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
+    cluster, fixed = with_margin(cluster, 0.5), usual_formats(cluster, fixed) | fixed
     value, whole = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), lattice(workload, cluster, fixed)
     every = [whole.plan(i) for i in range(len(whole))]
     others = [
         variant
         for framework in FRAMEWORKS.values()
-        for fields in narrowed(framework, fixed, plan_precision(cluster), workload)
+        for fields in narrowed(framework, fixed, usual_formats(cluster, fixed), workload)
         for group in beside(framework, fields, fixed, workload, cluster)
         for variant in group
     ]

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import jax
+import numpy as np
 import pytest
 
 import costmodel
@@ -42,6 +44,9 @@ def test_results_show_themselves(results, name, words):
     assert "table" in seen.tags
     told = " ".join(seen.words)
     assert all(word in told for word in words), told
+    printed = str(results[name])
+    assert all(word in " ".join(printed.split()) for word in words), printed
+    assert max(map(len, printed.splitlines())) <= 110
     figure = results[name].plot()
     assert figure.axes
     assert figure._repr_png_().startswith(b"\x89PNG")
@@ -67,3 +72,10 @@ def test_showing_adds_no_field_and_changes_no_answer(results):
     assert not {"_repr_html_", "plot"} & {field.name for field in dataclasses.fields(answer)}
     assert isinstance(results["predict"], tuple)
     assert predict([]) == ()
+
+
+def test_what_holds_arrays_or_is_traced_is_printed_as_it_is(results):
+    found, shown = results["evaluate"], []
+    assert str(jax.tree.map(lambda leaf: np.array([leaf, leaf]), found)).startswith("Breakdown(")
+    jax.make_jaxpr(lambda traced: shown.append(str(traced)))(found)
+    assert shown[0].startswith("Breakdown(")

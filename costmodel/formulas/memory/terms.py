@@ -92,7 +92,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
         late_bytes=(1 - early) * gradients,
-        update_bytes=4.0 * stack.update_copies * updated + buffers.optimizer,
+        update_bytes=4.0 * (stack.update_copies + point.widened) * updated + buffers.optimizer,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
         second_weights_bytes=second.weights,
         second_optimizer_bytes=second.optimizer,

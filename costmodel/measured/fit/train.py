@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from costmodel.measured.fit.fitted import Fitted, narrowed
+from costmodel.measured.fit.newcomers import with_newcomers
 from costmodel.measured.fit.parameters import TWO_REGIMES, Weights
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import fit_weights, likely_slow
@@ -76,7 +77,10 @@ def as_fitted(trained: Trained, scatter: Mapping[str, float], memory: Mapping[st
     size = trained.problem.size
     covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
     keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
-    return Fitted(keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=scatter, memory=memory)
+    fitted = Fitted(
+        keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=scatter, memory=memory
+    )
+    return with_newcomers(fitted, {case.stack for case in trained.problem.cases})
 
 
 def _errors(problem: Problem, z: np.ndarray, weights: Weights) -> np.ndarray:

@@ -139,22 +139,26 @@ def _numbers(
     columns: Columns, facts: Mapping[str, float], software: str, machine: Machine, assumed: list[str]
 ) -> dict[str, Any]:
     """The formats of numbers, which of them are kept, and how attention and the loss are computed."""
-    usual = "bf16" if own_zero(columns, facts, software) else _gradient_dtype(columns, software)
+    products = precision(columns, machine.family, machine.cluster.accelerator.types, assumed)
+    usual = "deepspeed" if own_zero(columns, facts, software) else _named_software(columns, software)
     is_narrow = bool(facts.get("pure_narrow")) and not facts.get("wide_masters")
+    update = of_update(columns, "bf16" if is_narrow else SOFTWARE[usual].gradients_in(products), is_narrow)
+    if products == update["gradient_dtype"] == "fp16":
+        assumed.append("gradients in fp16")
     return {
-        "precision": precision(columns, machine.family, machine.cluster.accelerator.types, assumed),
+        "precision": products,
         "attention": attention(columns, facts, machine.family),
         "loss": _loss(facts, software),
         "master_weights": not is_narrow,
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
-    } | of_update(columns, "bf16" if is_narrow else usual, is_narrow)
+    } | update
 
 
-def _gradient_dtype(columns: Columns, software: str) -> str:
-    """That of what the row names: Megatron-LM and what starts it add gradients up in 32 bits on new hardware too (K:
-    `accumulate_allreduce_grads_in_fp32` in its `arguments.py`), recipes of NeMo and Megatron-Bridge in 16."""
+def _named_software(columns: Columns, software: str) -> str:
+    """The class whose formats of gradients a row has, by what it names: Megatron-LM and what starts it add them up as
+    that of 2022 on new hardware too (K: its `arguments.py`), recipes of NeMo and Megatron-Bridge in 16 bits."""
     name = named(software_words(columns.row), meanings.SOFTWARE_NAMES) if software == "megatron-core" else None
-    return SOFTWARE[str(name or software)].gradient_dtype
+    return str(name or software)
 
 
 def _loss(facts: Mapping[str, float], software: str) -> str:
