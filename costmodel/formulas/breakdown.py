@@ -175,9 +175,11 @@ def _traffic_terms(
 ) -> tuple[Term, ...]:
     times, laws, counted = done.times, done.times.laws, done.counts
 
-    def left_s(quantities: Callable[[Pass], tuple[Scalar, Scalar]], share: Scalar) -> Scalar:
+    def left_s(
+        quantities: Callable[[Pass], tuple[Scalar, Scalar]], share: Scalar, contention: Scalar = times.contention
+    ) -> Scalar:
         """What is exposed of traffic that runs beside compute."""
-        return _passes_s(point, done, lambda each: exposed_s(*quantities(each), share, times.contention, sem))
+        return _passes_s(point, done, lambda each: exposed_s(*quantities(each), share, contention, sem))
 
     def context_s(each: Pass) -> Scalar:
         return exposed_s(each.attention_s, each.ring_s, times.hide.context, times.contention, sem) + each.exchange_s
@@ -195,7 +197,8 @@ def _traffic_terms(
     gradients_s, experts = sharded_s + done.step.work.gradient_traffic_s, ()
     weights, keys = _largest_payload(counted, point), total(a.ring_bytes for b in counted.blocks for a in b.attentions)
     if laws.experts is not None:
-        expert_s = left_s(lambda each: (each.products_s + each.core_s, each.expert_s), times.hide.expert)
+        beside = times.hide.expert, times.expert_contention
+        expert_s = left_s(lambda each: (each.products_s + each.core_s, each.expert_s), *beside)
         tokens_s = alone_s(lambda b: (b.forwards + 1) * b.forward.expert_s)
         payload = total(b.exchange_bytes / b.exchanges for b in counted.blocks if b.exchanges)
         experts = (_traffic("expert traffic", expert_s, tokens_s, cluster, laws.experts.exchange, payload),)

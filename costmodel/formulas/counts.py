@@ -54,8 +54,23 @@ def payload_copies(op: Op, point: PlanPoint) -> Scalar:
 
 def touches(op: Op, point: PlanPoint) -> tuple[Scalar, Scalar]:
     """Passes forward and backward of an operator that only moves data: of a loss those of its row too."""
+    if op.arranges:
+        return _arranged(op.touches_forward, op, point), _arranged(op.touches_backward, op, point)
     row, loss = point.loss, op.kind == Kind.LOSS
     return op.touches_forward + loss * row.touches_forward, op.touches_backward + loss * row.touches_backward
+
+
+def _arranged(sorted_twice: Scalar, op: Op, point: PlanPoint) -> Scalar:
+    r"""Passes in which tokens come into the order of their experts, or back, over all their $k$ copies.
+
+    An all-to-all wants them in the order of ranks: each token is read once and its copies are written, $1 + 1/k$; where
+    they arrive they are read and written again, in the order of a rank's own experts, and once more where narrow
+    formats want the rows of an expert padded to whole blocks. Fused dispatchers and gathers put in order only what has
+    arrived, and pad as they do so. Source: Megatron-LM, `transformer/moe/token_dispatcher.py` (permutations 1 and 2),
+    `experts.py` (`quantization_padding`). Limit: more than one expert on a rank.
+    """
+    sorts, narrow = point.dispatcher.sorts, point.precision.at_8bit + point.precision.at_4bit
+    return sorts * (sorted_twice + 2.0 * narrow) + (1 - sorts) * (1 + reached(point.expert, op.copies))
 
 
 def single(op: Op, point: PlanPoint) -> Scalar:

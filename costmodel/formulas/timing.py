@@ -76,6 +76,7 @@ class OpTimes:
     laws: Laws
     hide: OverlapRow  # shares of the compute beside it that may hide each kind of traffic under this plan
     contention: Scalar
+    expert_contention: Scalar
     streams: Streams | None  # where the plan offloads
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage
 
@@ -102,6 +103,7 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics
         laws=law,
         hide=hide,
         contention=stack.contention,
+        expert_contention=stack.expert_contention,
         streams=streams(counted, point, cluster.accelerator, stack, sem),
         microbatch_s=stack.microbatch_s,
     )
@@ -193,7 +195,7 @@ def _passes(
     reduce_s = zero.reduces_per_microbatch * one_reduce_s
 
     def over(work: tuple[Scalar, ...], sent: tuple[Scalar, ...], host_s: Scalar, experts: bool) -> Pass:
-        return _pass(work, sent, host_s, experts, hide, stack.contention, sem)
+        return _pass(work, sent, host_s, experts, hide, stack, sem)
 
     experts = block.exchanges > 0
     forward = over(forward_work, (sync_s, ring_s, exchange_s, expert_s, gather_s), forward_issue_s, experts)
@@ -217,19 +219,19 @@ def _pass(
     issue_s: Scalar,
     experts: bool,
     hide: OverlapRow,
-    contention: Scalar,
+    stack: Stack,
     sem: Semantics,
 ) -> Pass:
     """Tensor traffic hides behind matmuls, the ring behind the attention, expert traffic behind both, and gathered
     weights behind everything. The host issues kernels ahead of all of it: the longer of the two counts."""
     (matmul_s, attention_s, memory_s), (sync_s, ring_s, exchange_s, expert_s, data_s) = work, sent
-    products_s = overlapped_s(matmul_s, sync_s, hide.tensor, contention, sem)
-    core_s = overlapped_s(attention_s, ring_s, hide.context, contention, sem) + exchange_s
+    products_s = overlapped_s(matmul_s, sync_s, hide.tensor, stack.contention, sem)
+    core_s = overlapped_s(attention_s, ring_s, hide.context, stack.contention, sem) + exchange_s
     inside_s = products_s + core_s
     if experts:
-        inside_s = overlapped_s(inside_s, expert_s, hide.expert, contention, sem)
+        inside_s = overlapped_s(inside_s, expert_s, hide.expert, stack.expert_contention, sem)
     inside_s = inside_s + memory_s
-    busy_s = overlapped_s(inside_s, data_s, hide.data, contention, sem)
+    busy_s = overlapped_s(inside_s, data_s, hide.data, stack.contention, sem)
     return Pass(
         matmul_s=matmul_s,
         attention_s=attention_s,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.software import DEEPSPEED_BUCKETS as DEEPSPEED_BUCKETS
     from costmodel.inputs.software import EAGER_NORM_BYTES as EAGER_NORM_BYTES
     from costmodel.inputs.software import GATHERED_LOSS_BYTES as GATHERED_LOSS_BYTES
+    from costmodel.inputs.software import NEVER_MEASURED as NEVER_MEASURED
     from costmodel.inputs.software import SOFTWARE as SOFTWARE
     from costmodel.inputs.software import XLA_OFFLOADED as XLA_OFFLOADED
     from costmodel.inputs.software import XLA_SELECTIVE as XLA_SELECTIVE

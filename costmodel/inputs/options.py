@@ -309,15 +309,17 @@ class DispatcherRow:
     once: Scalar = 0.0  # share of them where the plan says it, and of those for one accelerator
     sent: Scalar = 1.0  # bytes over those of the activations' own type, in the mean of the way there and the way back
     gathering: Scalar = 0.0  # 1: every rank gets all tokens of the group, and sums are scattered
+    sorts: Scalar = 1.0  # 1: copies are put in order before they leave and where they arrive; 0: where they arrive
 
 
 DISPATCHERS = {
     "usual": DispatcherRow(own=1.0),  # as the software's users run it
     "all_to_all": DispatcherRow(),
-    "all_gather": DispatcherRow(gathering=1.0),
-    "fused": DispatcherRow(once=1.0),  # DeepEP, HybridEP: one copy to each accelerator, over the network to each domain
+    "all_gather": DispatcherRow(gathering=1.0, sorts=0.0),
+    # DeepEP, HybridEP: one copy to each accelerator, over the network to each domain
+    "fused": DispatcherRow(once=1.0, sorts=0.0),
     # DeepSeek-AI 2024 (V3), 3.3.2: tokens, and gradients, leave in 8 bits and come back in 16
-    "fused_8bit": DispatcherRow(once=1.0, sent=0.75),
+    "fused_8bit": DispatcherRow(once=1.0, sent=0.75, sorts=0.0),
 }
 
 

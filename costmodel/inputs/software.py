@@ -103,6 +103,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         overlap_tensor=True,
         overlap_pipeline=True,
         loss="vocab_parallel",
+        eager_experts=True,
         keeps_8bit_weights=True,
         updates_on_host=True,
         memory=_memory(logit_bytes=8.0, idle_gradients=1.0, **_TORCH),
@@ -170,6 +171,9 @@ TPUs, where it was measured, and for GPUs, where kernels and collectives are lib
 
 COMPILED = ("xla", "xla-gpu")
 """The classes of software that XLA compiles."""
+
+NEVER_MEASURED = ("xla-gpu",)
+"""Classes that no row of calibration is of: those of today stand for them (`measured/fit/newcomers.py`)."""
 
 ALSO_KNOWN_AS: Mapping[str, str] = MappingProxyType({
     "megatron": "megatron-core", "megatron-bridge": "megatron-core", "nemo": "megatron-core",

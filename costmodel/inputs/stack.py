@@ -25,6 +25,7 @@ class Habits:
     overlap_data: bool = True
     overlap_tensor: bool = False
     overlap_pipeline: bool = False
+    overlap_expert: bool = False
     always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
     weighs_head: bool = False  # stages are cut by cost, the head among them
     # option rows
@@ -51,6 +52,7 @@ class Habits:
     softmax_in_32_bits: bool = False
     widens_gradients: bool = False  # the update makes 32-bit copies of gradients in fewer bits, and drops them
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
+    eager_experts: bool = False  # biases and clamped gates of experts are computed by the framework's own operators
     # the host
     updates_on_host: bool = False  # optimizer states in the host's memory are updated by its processors
     waits_for_ranks: float = 0.0  # 1: in pipelines over domains hosts wait at each tensor collective, by its ranks
@@ -164,6 +166,9 @@ class Stack:
     collective_ramp: Scalar = 0.0  # weight of sqrt(latency * traffic): messages of middling size (collectives.py)
     chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
     contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind
+    # the same of tokens to experts: units that a dispatcher's kernels take. K: 32 of 148 (HybridEP in Megatron-Bridge's
+    # recipes), 20 of 132 (DeepEP in Megatron-Core; DeepSeek-AI 2024, V3, section 3.2.2)
+    expert_contention: Scalar = 0.2
     regather_exposed: Scalar = 0.3  # share of the gathers for weight gradients that nothing hides
     sent_once: Scalar = 1.0  # share of dispatchers that send a token to each domain once, not to each of its experts
     # share of the compute beside it that can hide communication, where the plan overlaps it

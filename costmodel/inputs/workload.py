@@ -173,6 +173,7 @@ class Op:
     matrices: int = static(default=1)  # weight matrices that lie side by side in `columns`
     spread: Scalar = 1.0  # exchange: at most this share of the payload leaves the innermost domain (limited routing)
     copies: int = static(default=1)  # exchange: experts that a token is sent to
+    arranges: bool = static(default=False)  # memory: puts these copies in the order of experts, or back
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
     single: Scalar = 0.0  # 1: one kernel in any software, for there is nothing to fuse

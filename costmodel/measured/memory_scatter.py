@@ -11,7 +11,7 @@ from costmodel.measured.fit import scatter
 from costmodel.measured.logged import held_in_order, logged_bytes
 from costmodel.measured.rows import Case, classes_on, evaluated, lightened
 
-_WIDTH = 0.3  # of the logarithm of a scale by figures that were printed, for what failures may say otherwise
+_WIDTH = 0.4  # of the logarithm of a scale by figures that were printed, for what failures may say otherwise
 _STRANGE = 0.01  # share of runs that were not as their row says
 
 

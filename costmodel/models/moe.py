@@ -10,7 +10,21 @@ from costmodel.inputs import Block, Kind, Module, Op, Position, Role, Saved, Siz
 from costmodel.models.layers import attention as whole_attention
 from costmodel.models.layers import feed_forward, windows
 from costmodel.models.multi_token import modules
-from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
+from costmodel.models.pieces import (
+    CLAMPED,
+    EXPERT_BIAS,
+    SPREAD,
+    TOKENS,
+    Heads,
+    Style,
+    core,
+    embedding,
+    head,
+    linear,
+    norm,
+    residual,
+    sync,
+)
 
 OWN = (Split.CONTEXT, Split.TENSOR)  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
 ARRIVED = (Split.ROUTED, Split.EXPERT)  # rows that arrive at one rank's experts, all of them together
@@ -130,9 +144,24 @@ def _with_biases(routed: tuple[Op, ...], experts: int) -> tuple[Op, ...]:
             width = experts * sum(int(size.value) for size in op.columns)
             split = (Split.EXPERT, *(part for size in op.columns for part in size.split))
             return dataclasses.replace(op, parameters=(Size(value=width, split=split),))
-        return op
+        return dataclasses.replace(op, name=CLAMPED) if op.kind == Kind.ACTIVATION else op
 
-    return tuple(map(biased, routed))
+    ops = list(map(biased, routed))
+    last = next(i for i, op in enumerate(ops) if op.name == "return gather")
+    return (*ops[:last], _added(ops[last]), *ops[last:])
+
+
+def _added(back: Op) -> Op:
+    """The bias of the experts' outputs, weighted as the router says."""
+    return Op(
+        name=EXPERT_BIAS,
+        kind=Kind.MEMORY,
+        rows=back.rows,
+        columns=back.columns,
+        touches_forward=2.0,
+        touches_backward=2.0,
+        module=Module.FEED_FORWARD,
+    )
 
 
 def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, density: float) -> tuple[Op, ...]:
@@ -204,7 +233,7 @@ def _experts(
     ops = (
         norm("ffn norm", sequence, hidden, layer_norm=False),
         router,
-        _moved("permute", sent, whole),
+        _moved("permute", sent, whole, top_k),
         Op(name="dispatch", kind=Kind.EXCHANGE, rows=sent, columns=whole, spread=spread, copies=int(top_k)),
         Op(name="dispatch gather", kind=Kind.GATHER, rows=arrived, columns=whole),
         _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived, 2, Module.FEED_FORWARD),
@@ -212,7 +241,7 @@ def _experts(
         _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived, 1, Module.GATES),
         Op(name="return gather", kind=Kind.GATHER, rows=arrived, columns=whole),
         Op(name="return", kind=Kind.EXCHANGE, rows=sent, columns=whole, spread=spread, copies=int(top_k)),
-        _moved("unpermute", sent, whole),
+        _moved("unpermute", sent, whole, top_k),
         residual("ffn residual", sequence, hidden, dropout=False),
     )
     if not shared:
@@ -251,14 +280,18 @@ def _activation(name: str, rows: tuple, middle: tuple, opened: tuple) -> Op:
     )
 
 
-def _moved(name: str, rows: tuple, columns: tuple) -> Op:
-    """Tokens copied into the order of their experts, or back."""
+def _moved(name: str, rows: tuple, columns: tuple, top_k: int) -> Op:
+    """Tokens copied into the order of their experts, or back, as around an all-to-all (`counts.touches`)."""
+    passes = 3.0 + 1.0 / top_k
     return Op(
         name=name,
         kind=Kind.MEMORY,
         rows=rows,
         columns=columns,
-        touches_forward=2.0,
-        touches_backward=2.0,
+        touches_forward=passes,
+        touches_backward=passes,
+        single=1.0,
+        copies=int(top_k),
+        arranges=True,
         module=Module.FEED_FORWARD,
     )

@@ -8,6 +8,9 @@ from costmodel.semantics import Scalar
 TOKENS = (Split.CONTEXT,)  # the split of token rows inside a tensor-parallel region
 SPREAD = (Split.CONTEXT, Split.SEQUENCE)  # outside it: also over the tensor ranks, under sequence parallelism
 
+EXPERT_BIAS, CLAMPED = "expert bias", "clamped expert activation"
+"""Names of operators that a software may compute in its own way (variants.py)."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Style:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 
 from costmodel.inputs import Block, Habits, Kind, Op, Position, Role, Saved, Workload, whole
 from costmodel.models.adapters import map_operators
+from costmodel.models.pieces import CLAMPED, EXPERT_BIAS
 
 Variant = Callable[[Op], tuple[Op, ...]]
 
 
 def run_by(workload: Workload, habits: Habits) -> Workload:
     """The workload with operators as a software has them; unchanged where that was done before."""
-    chosen = _variants(habits, _rotates(workload))
+    chosen = _variants(habits, _rotates(workload), _biases_experts(workload))
     if workload.adapted or not chosen:
         return workload
     return dataclasses.replace(workload, blocks=_changed(workload.blocks, chosen), adapted=True)
@@ -29,7 +30,11 @@ def _rotates(workload: Workload) -> bool:
     return any(op.kind == Kind.LOOKUP and not op.parameters for op in tables)
 
 
-def _variants(habits: Habits, rotates: bool) -> tuple[Variant, ...]:
+def _biases_experts(workload: Workload) -> bool:
+    return any(op.name == EXPERT_BIAS for block in workload.blocks for op in block.ops)
+
+
+def _variants(habits: Habits, rotates: bool, biases_experts: bool) -> tuple[Variant, ...]:
     """What a software does otherwise, in the order in which it is applied."""
     copies_bytes = habits.norm_copies_bytes
     applies: tuple[tuple[bool, Callable[[], Variant]], ...] = (
@@ -40,6 +45,7 @@ def _variants(habits: Habits, rotates: bool) -> tuple[Variant, ...]:
         (habits.gathered_loss, lambda: loss_on_all_logits),
         (habits.softmax_in_32_bits, lambda: softmax_in_32_bits),
         (habits.drops_inputs, lambda: without_inputs),
+        (habits.eager_experts and biases_experts, lambda: eager_experts),
         (habits.rotation_copies > 0 and rotates, lambda: rotated(habits.rotation_copies)),
     )
     return tuple(make() for applied, make in applies if applied)
@@ -138,3 +144,20 @@ def softmax_in_32_bits(op: Op) -> tuple[Op, ...]:
 def without_inputs(op: Op) -> tuple[Op, ...]:
     """The operator without the block's inputs that it would keep for a recomputation."""
     return (dataclasses.replace(op, saved=tuple(each for each in op.saved if each.role != Role.INPUT)),)
+
+
+def eager_experts(op: Op) -> tuple[Op, ...]:
+    """Biases of experts as Megatron-Core adds them, and gates that it clamps, by PyTorch's own operators.
+
+    The bias of the output, times the router's weight in 32 bits: a product (4 bytes written), a sum (6 read, 4
+    written), the experts put together (4, 4) and a cast (4, 2) make 14 touches forward; backward a cast (2, 4), one of
+    the sum's (4, 2), the experts' parts put together (2, 2), and for bias and weight a product (4, 4) and a sum (4)
+    each make 20. Gates are clamped half by half and put together: 8 touches of the gated width forward, 10 backward.
+    Source: Megatron-LM, `transformer/moe/experts.py` (`_apply_bias`), `fusions/fused_bias_geglu.py`.
+    """
+    if op.name == EXPERT_BIAS:
+        return (dataclasses.replace(op, touches_forward=14.0, touches_backward=20.0, single=1.0),)
+    if op.name == CLAMPED:
+        forward, backward = op.touches_forward + 8.0, op.touches_backward + 10.0
+        return (dataclasses.replace(op, touches_forward=forward, touches_backward=backward),)
+    return (op,)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _PARTED_BY = (",", ";", "\t", "|")
+_FEWEST = 4  # columns of a table that blanks part
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # what files of Excel and of its older versions begin with
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _RULE = re.compile(r":?-{2,}:?")  # of a Markdown table, below its header
@@ -38,6 +39,20 @@ def parted_by(lines: Sequence[str]) -> tuple[str, int]:
         if line.strip() and not is_remark:
             return character, i
     return ",", 0
+
+
+def aligned(lines: Sequence[str]) -> list[str] | None:
+    """Lines whose cells are parted by blanks alone, with tabs instead: two or more, or one where all lines have as many
+    words; None of other tables."""
+    told = [line.strip() for line in lines if line.strip()]
+    if not told or any(character in told[0] for character in _PARTED_BY):
+        return None
+    parted = [re.split(r" {2,}", line) for line in told]
+    if len(parted[0]) < _FEWEST:
+        parted = [line.split() for line in told]
+        if len(parted[0]) < _FEWEST or len({*map(len, parted)}) > 1:
+            return None
+    return ["\t".join(cells) + "\n" for cells in parted]
 
 
 def plain_rows(rows: Iterator[list[str] | str], character: str) -> Iterator[list[str] | str]:
@@ -100,10 +115,10 @@ def objects(text: str) -> list[Mapping[str, str] | str] | None:
     if not text.lstrip().startswith(("[{", "{", "[\n", "[ ", "[\r")):
         return None
     try:
-        whole = json.loads(text)
-        rows = whole if isinstance(whole, list) else [whole]
+        rows = _listed(json.loads(text))
     except ValueError:
         rows = [_object(line) for line in text.splitlines() if line.strip()]
+    rows = [_flat(row) if isinstance(row, dict) else row for row in rows]
     names = dict.fromkeys(str(name) for row in rows if isinstance(row, dict) for name in row)
     return [
         dict.fromkeys(names, "") | {str(name): _cell(value) for name, value in row.items()}
@@ -111,6 +126,31 @@ def objects(text: str) -> list[Mapping[str, str] | str] | None:
         else "not a row: expected a JSON object"
         for row in rows
     ]
+
+
+def _listed(whole: Any) -> list[Any]:
+    """The rows of a JSON text: a list, or the one list in an object (`{"runs": [...]}`), columns of lists or of
+    numbered cells, as pandas writes them, or one row."""
+    if not isinstance(whole, dict):
+        return whole if isinstance(whole, list) else [whole]
+    lists = [value for value in whole.values() if isinstance(value, list) and any(isinstance(x, dict) for x in value)]
+    if len(lists) == 1:
+        return lists[0]
+    columns = list(whole.values())
+    if columns and all(isinstance(column, dict) and {*column} == {*columns[0]} for column in columns):
+        if all(str(key).isdigit() for key in columns[0]):
+            return [{name: column[key] for name, column in whole.items()} for key in columns[0]]
+    if len(columns) > 1 and all(isinstance(each, list) and len(each) == len(columns[0]) > 0 for each in columns):
+        return [dict(zip(whole, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    return [whole]
+
+
+def _flat(row: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """A row without sections: `{"parallel": {"tp": 2}}` as `parallel.tp`."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        flat |= _flat(value, f"{within}{name}.") if isinstance(value, dict) and value else {f"{within}{name}": value}
+    return flat
 
 
 def _object(line: str) -> Any:

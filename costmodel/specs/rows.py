@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from costmodel.specs.dialects import decoded, is_workbook, objects, parted_by, plain_rows, with_points
+from costmodel.specs.dialects import aligned, decoded, is_workbook, objects, parted_by, plain_rows, with_points
 from costmodel.specs.dialects import reader as cells_of
 from costmodel.specs.files import SpecError, plain, show, why_not, write_file
 
@@ -60,6 +60,7 @@ NamesAll = Callable[[Sequence[str], Sequence[Sequence[str]]], bool]
 def _table(text: str, names_all: NamesAll) -> tuple[list[str], list[Mapping[str, str] | str]]:
     """The header of a table of cells, and its rows."""
     lines = text.splitlines(keepends=True)
+    lines = aligned(lines) or lines
     character, before = parted_by(lines)
     rows = list(plain_rows(_rows(lines[before:], character), character))
     if not rows or isinstance(rows[0], str):

@@ -46,7 +46,7 @@ def _show_target(console: Console, target: Mapping[str, Any], objective: Objecti
     """The pair that was chosen, the tokens, and the prices of sooner and better."""
     size, tokens = (units.scaled(target[name], units.COUNTS) for name in ("parameters", "tokens"))
     told = f"loss {target['loss']:g} with probability {target['confidence']:g} ({target['law']})"
-    console.print(f"{told}: {target['model']}, {size} parameters, {tokens} tokens", style="bold")
+    say(console, f"{told}: {target['model']}, {size} parameters, {tokens} tokens", style="bold")
     sure = "with that probability it is reached in the days below"
     say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; {sure}")
     if target["day_sooner_usd"] is not None:

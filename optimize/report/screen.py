@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from costmodel.inputs import Cluster, Plan
+from costmodel.inputs import NEVER_MEASURED, Cluster, Plan
 from costmodel.specs import chosen_software
 from optimize.report.page import Part
 
@@ -89,7 +89,8 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 def software_line(cluster: Cluster) -> str:
     """The software whose habits and constants count, and why: named, or the accelerator's default."""
     software, (usual, reason) = cluster.stack.software, chosen_software(cluster.accelerator.name)
-    return f"software {software} ({reason if software == usual else 'named'})"
+    never = "; no run of it was measured" if software in NEVER_MEASURED else ""
+    return f"software {software} ({reason if software == usual else 'named'}{never})"
 
 
 def new_table(*headers: str, left: int = 1) -> Table:

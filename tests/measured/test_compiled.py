@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from costmodel import load_cluster
-from costmodel.inputs import SOFTWARE
+from costmodel.inputs import NEVER_MEASURED, SOFTWARE
 from costmodel.measured import Case, case, posterior
 from costmodel.measured.fit.newcomers import OF_TODAY, with_newcomers
+from tests.support.row_by_hand import bulk_rows, needs_bulk
 
 H100 = {
     "hardware": "H100-80GB-SXM", "gpus": "64", "gpus_per_node": "8", "precision": "bf16", "seq": "4096",
@@ -59,6 +60,8 @@ def test_what_xla_compiles_is_of_its_hardware(words):
     assert isinstance(on_gpu, Case)
     assert isinstance(on_tpu, Case)
     assert (on_gpu.stack, on_tpu.stack) == ("xla-gpu", "xla")
+    told = "xla-gpu: no run of its software was measured"
+    assert (told in on_gpu.assumed, told in on_tpu.assumed) == (True, False)
     assert not on_gpu.plan.overlap_tensor
     assert on_tpu.plan.overlap_tensor
 
@@ -90,7 +93,7 @@ def test_newcomers_are_found_again():
         known, keys=tuple(known.keys[i] for i in kept), z=known.z[kept], factor=known.factor[np.ix_(kept, kept)]
     )
     assert with_newcomers(old, set(SOFTWARE)) is old
-    again = with_newcomers(old, set(SOFTWARE) - {"xla-gpu"})
+    again = with_newcomers(old, SOFTWARE.keys() - set(NEVER_MEASURED))
     assert again.keys == known.keys
     assert again.z == pytest.approx(known.z, abs=1e-5)
     assert again.factor == pytest.approx(known.factor, abs=2e-3)
@@ -102,3 +105,9 @@ def test_software_that_was_never_measured_has_a_wider_interval():
     assert isinstance(never, Case)
     known, unknown = posterior.log_sd([named, never])
     assert unknown > known
+
+
+@needs_bulk
+def test_every_other_class_was_measured():
+    found = [case(row) for row in bulk_rows("calibration")]
+    assert {each.stack for each in found if isinstance(each, Case)} == SOFTWARE.keys() - set(NEVER_MEASURED)

@@ -50,6 +50,9 @@ def test_a_stage_is_held_with_its_own_layers():
         ("last rank memory", "last"),
         ("2 layers fewer on the last stage", "first"),
         ("trained with Primus", "last"),
+        ("torchtitan", "last"),
+        ("torchtitan, memory of the worst rank", "fullest"),
+        ("rank-7 rocm max mem usage/usage_ratio", "fullest"),
     ],
 )
 def test_of_which_stage_a_row_prints_the_memory(words, stage):

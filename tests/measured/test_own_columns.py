@@ -57,6 +57,15 @@ SPELT = {
     "an index": f",{HEADER}\n0,{ROW}\n",
     "capitals": f"{HEADER.upper()}\n{ROW}\n",
     "JSON": json.dumps([dict(zip(HEADER.split(","), ROW.split(","), strict=True))]),
+    "JSON with a list": json.dumps({"date": "x", "runs": [dict(zip(HEADER.split(","), ROW.split(","), strict=True))]}),
+    "JSON of columns": json.dumps({name: [cell] for name, cell in zip(HEADER.split(","), ROW.split(","), strict=True)}),
+    "JSON of pandas": json.dumps({n: {"0": cell} for n, cell in zip(HEADER.split(","), ROW.split(","), strict=True)}),
+    "JSON in sections": json.dumps(
+        {"run": {"host": dict(zip(HEADER.split(",")[:2], ROW.split(",")[:2], strict=True))}}
+        | dict(zip(HEADER.split(",")[2:], ROW.split(",")[2:], strict=True))
+    ),
+    "columns that blanks align": TABLE.replace(",", "   "),
+    "blanks alone": TABLE.replace(",", " "),
     "JSON lines": json.dumps(dict(zip(HEADER.split(","), ROW.split(","), strict=True)) | {"sp": True, "cp": None}),
 }  # fmt: skip
 

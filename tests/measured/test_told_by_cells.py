@@ -31,6 +31,10 @@ def read(tmp_path, header, row):
         ("Card,model", "64x H100 80GB,Llama-2-7B", 64, 8),
         ("GPU,model", "H100 x 64,Llama-2-7B", 64, 8),
         ("Nodes x GPUs,GPU,model", "16x4,GH200,Llama-2-7B", 64, 4),
+        ("gpu type,gpu num,model", "H100,64,Llama-2-7B", 64, 8),
+        ("Cluster,GPUs used,model", "H100,64,Llama-2-7B", 64, 8),
+        ("GPU Model,Count per node,Nodes,model", "GH200,4,16,Llama-2-7B", 64, 4),
+        ("Instance type,Trn instances,model", "trn1.32xlarge,4,Llama-2-7B", 64, 4),
         ("GPUs \u00d7 nodes,GPU,model", "4x16,GH200,Llama-2-7B", 64, 4),
     ],
 )
@@ -108,6 +112,8 @@ def test_a_flavor_is_of_its_model(tmp_path):
         ("CUDA graphs", "off", {"cuda_graphs": 0.0}),
         ("MoE dispatcher", "DeepEP", {"fast_dispatcher": 1.0}),
         ("async_tp", "yes", {"async_tp": 1.0}),
+        ("LoRA", "no", {}),
+        ("decode latency (ms)", "12", {}),
         ("sliding window", "1024", {"window": 1024.0}),
         ("with CUDA graphs", "9300", {}),
         ("tags", "baseline", {}),
@@ -121,6 +127,46 @@ def test_columns_of_settings_are_read_as_notes(tmp_path, column, cell, facts):
     assert {name: found.facts.get(name) for name in facts} == facts
     assert bool(found.facts) == bool(facts)
     assert any(f"{column} as notes" in told for told in found.assumed) == bool(facts)
+
+
+def test_a_column_of_other_training_refuses_its_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("hardware,gpus,model,LoRA\nH100,8,Llama-2-7B,yes\nH100,8,Llama-2-7B,no\n")
+    refused, read = read_cases(path)
+    assert not isinstance(refused, Case)
+    assert "only adapters are trained" in refused.reason
+    assert isinstance(read, Case)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "read_as"),
+    [
+        ("Act ckpt", "full", ("recompute", "full")),
+        ("Setting", "+ VPP2", ("virtual_stages", 2)),
+        ("V", "2", ("virtual_stages", 2)),
+        ("dp,fsdp", "2,8", ("data_shard", 8)),
+        ("rc", "sel", ("recompute", "selective")),
+        ("iteration time/ms", "3500", None),
+        ("mesh", '"fsdp=32,tp=2"', ("tensor", 2)),
+        ("summary.train_step_timing in s", "3.5", None),
+    ],
+)
+def test_other_columns_of_plans_and_times(tmp_path, header, cells, read_as):
+    found = read(tmp_path, f"hardware,gpus,model,{header}", f"H100,64,Llama-2-7B,{cells}")
+    assert found.measured_step_s == 3.5 if read_as is None else getattr(found.plan, read_as[0]) == read_as[1]
+
+
+@pytest.mark.parametrize(("column", "cell"), [("peak_memory_allocated", "68719476736"), ("GB", "68.719476736")])
+def test_a_peak_of_memory_in_bytes(tmp_path, column, cell):
+    assert read(tmp_path, f"hardware,gpus,model,{column}", f"H100,64,x 7B,{cell}").measured_mem_bytes == 68719476736
+
+
+def test_days_of_trillions_of_tokens(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("GPU,GPUs,model,Batch (M tokens),Days,Tokens (T)\nH100,2048,Llama 3 70B,8,39,2\n")
+    (found,) = read_cases(path)
+    assert isinstance(found, Case)
+    assert found.measured_step_s == pytest.approx(39 * 86400 * 8e6 / 2e12, rel=1e-3)
 
 
 def test_what_stands_behind_its_noun(tmp_path):

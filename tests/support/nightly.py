@@ -68,8 +68,7 @@ LONG = (
     "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_one_of_two_jobs_is_kept[0.95]",
     "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_one_of_two_jobs_is_kept[0.3]",
     "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_one_of_two_jobs_is_kept[0.01]",
-    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.95]",
-    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.3]",
+    "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.6]",
     "tests/clusters/test_parts_of_jobs.py::test_the_deadline_of_two_jobs_together_is_kept[0.01]",
     "tests/clusters/test_same_joules.py::test_real_parts_within_a_limit",
     # by day: one of several objectives, seeds, counts or limits

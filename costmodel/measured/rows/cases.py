@@ -8,6 +8,7 @@ from pathlib import Path
 from costmodel.inputs import (
     COMPILED,
     GATHERED_LOSS_BYTES,
+    NEVER_MEASURED,
     Cluster,
     Habits,
     Workload,
@@ -81,6 +82,7 @@ def _case(printed: Mapping[str, str], software: str | None) -> Case:
     habits = habits_of(columns, facts, stack)
     work, of_model = workload(columns, facts, habits)
     told = () if is_named else (f"{stack}: its software is not named",)
+    told += (f"{stack}: no run of its software was measured",) if stack in NEVER_MEASURED else ()
     plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))
     if plan.precision == "nvfp4" and "nvfp4" not in hardware.cluster.accelerator.types:
         raise RowError(f"`precision` is nvfp4; {hardware.cluster.accelerator.name} has no units of 4 bits")

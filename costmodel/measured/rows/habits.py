@@ -33,6 +33,8 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "captured": facts.get("cuda_graphs", usual.captured),
         "captured_iteration": bool(facts.get("captured_iteration", usual.captured_iteration)),
     }
+    if said["captured_iteration"] and columns.count("experts"):  # K: Megatron-Bridge's recipes with such graphs
+        said |= {"eager_experts": False, "overlap_expert": True}
     if "fused_kernels" in facts or facts.get("compiled"):
         said["fused_kernels"] = bool(facts.get("fused_kernels", 1.0))
     said["norm_copies_bytes"] = _norm_copies_bytes(columns, facts, fused, usual)

@@ -200,7 +200,7 @@ def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
         "overlap_data": bool(facts.get("overlap_data", habits.overlap_data)),
         "overlap_tensor": bool(facts.get("async_tp", habits.overlap_tensor)),
         "overlap_pipeline": bool(facts.get("overlap_pipeline", habits.overlap_pipeline)),
-        "overlap_expert": bool(facts.get("overlap_expert", 0.0)),
+        "overlap_expert": bool(facts.get("overlap_expert", habits.overlap_expert)),
     }
 
 

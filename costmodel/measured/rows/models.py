@@ -23,23 +23,24 @@ _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (
 
 # Parts of a model's name, without blanks and dashes, and what no column holds. Sources: data/models.toml (DeepSeek-V3),
 # config.json of moonshotai/Kimi-K2-Instruct, moonshotai/Moonlight-16B-A3B and deepseek-ai/DeepSeek-V2 (latent ranks,
-# first dense layer of 18,432, 11,264 and 12,288, one, two and two shared experts), of openai/gpt-oss-120b (heads of 64,
-# window 128 on every second layer), of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024
-# on five layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every
-# second layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
+# first dense layer of 18,432, 11,264 and 12,288, one, two and two shared experts; of eight groups of experts a token of
+# DeepSeek-V3 reaches four, one of DeepSeek-V2 three), of openai/gpt-oss-120b (heads of 64, window 128 on every second
+# layer, biases of experts), of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024 on five
+# layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every second
+# layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
 _WIDE = Latent(query_rank=2048, key_value_rank=512, nope_size=192, rope_size=64, value_size=256)  # of GLM-5
 _PLAIN_QUERIES = dataclasses.replace(_LATENT, query_rank=None)  # of Moonlight and DeepSeek-V2-Lite
 _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("deepseekv3", {"latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
+    ("deepseekv3", {"expert_groups": 4, "latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
     ("deepseekv2lite", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 10944, "shared_experts": 2}),
-    ("deepseekv2", {"latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
+    ("deepseekv2", {"expert_groups": 3, "latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("glm5", {"latent": _WIDE, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),
     ("ling1t", {"head_size": 128, "dense_layers": 4, "ffn": 18432, "shared_experts": 1}),
     ("ring1t", {"head_size": 128, "dense_layers": 4, "ffn": 18432, "shared_experts": 1}),
     ("kimik2", {"latent": _LATENT, "dense_layers": 1, "ffn": 18432, "shared_experts": 1}),
     ("moonlight", {"latent": _PLAIN_QUERIES, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
-    ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
+    ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5, "biased": True}),
     ("qwen3", {"head_size": 128}),
     ("gemma3", {"head_size": 256, "window": 1024, "window_share": 5 / 6}),
     ("gemma4", {"head_size": 256, "window": 1024, "window_share": 5 / 6, "shared_experts": 3}),
@@ -167,6 +168,8 @@ def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any])
         "dense_layers": min(dense, layers - 1),
         "shared_experts": int(facts.get("shared_experts", by_name.get("shared_experts", 0))),
         "latent": by_name.get("latent"),
+        "expert_groups": by_name.get("expert_groups"),
+        "expert_bias": bool(by_name.get("biased")),
         "mtp_layers": _modules(facts),
     }
 

@@ -4,8 +4,8 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 
-from costmodel.measured.rows.columns import cells, software_words
-from costmodel.measured.rows.words import absent, clauses, meanings, named, number, said
+from costmodel.measured.rows.columns import NO_WORDS, cells, software_words
+from costmodel.measured.rows.words import absent, clauses, meanings, named, number, other_than_pretraining, said
 from costmodel.specs import compiled_for
 
 OPEN_SOFTWARE = "software"
@@ -82,6 +82,9 @@ def _setting(name: str, cell: str) -> str:
     """`cpu_offload=true`, `shared experts=2`, or nothing where it says nothing, or degrees, which have columns."""
     switched = _SWITCHED.get(cell.lower(), cell)
     flag = {"1": "true", "0": "false"}.get(switched, switched)
+    is_worded = not flag.isdigit() and flag.lower() not in NO_WORDS
+    if is_worded and other_than_pretraining("", "", f"{name}={flag}"):
+        return f"{name}={flag}"
     is_size = cell.isdigit() and int(cell) > 1
     told = {*_SIZES} if is_size else {*_SIZES, *_OF_GRAPHS, *meanings.FLAGS}
     for value in dict.fromkeys((flag, switched)):

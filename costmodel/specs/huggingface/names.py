@@ -24,13 +24,13 @@ STATE_SPACES = frozenset(
 """Models with layers of state spaces or linear attention, which nothing here counts."""
 OTHERS = frozenset(
     """
-    albert aria bart beit big_bird biogpt bitnet blenderbot bloom chatglm clip codegen command-r convbert ctrl
-    deberta deepseek deepseek_v32 deepseek_v4 diffllama dinov2 distilbert doge dpt electra ernie exaone flan-t5
-    gemma3n gemma3n_text gemma4 git glm glm4_moe_lite glm4v glm4v_moe gpt_bigcode gpt_j gpt_neo gptj grok grok-1
-    helium hunyuan_v1_moe ibert idefics internlm internlm2 jetmoe led llava longformer longt5 m2m_100 marian mbart50
-    megatron-bert minicpm minicpm3 mllama mobilebert modernbert mpnet musicgen nanochat nemotron-nas olmo opt orion
-    pegasus persimmon phi phi4mm phimoe pixtral prophetnet qwen qwen2_vl rembert roberta roformer skywork smollm
-    solar starcoder2 step3 switch_transformers umt5 vaultgemma vit whisper xglm xlm-roberta xlnet xmod yi
+    albert aria bart beit big_bird biogpt bitnet blenderbot clip codegen command-r convbert ctrl deberta deepseek
+    deepseek_v32 deepseek_v4 diffllama dinov2 distilbert doge dpt electra ernie exaone flan-t5 gemma3n gemma3n_text
+    gemma4 git glm glm4_moe_lite glm4v glm4v_moe gpt_j gpt_neo grok grok-1 helium hunyuan_v1_moe ibert idefics
+    internlm jetmoe led llava longformer longt5 m2m_100 marian mbart50 megatron-bert minicpm minicpm3 mllama
+    mobilebert modernbert mpnet musicgen nanochat nemotron-nas olmo orion pegasus persimmon phi4mm phimoe pixtral
+    prophetnet qwen2_vl rembert roberta roformer skywork smollm solar step3 switch_transformers umt5 vaultgemma vit
+    whisper xglm xlm-roberta xlnet xmod yi
     """.split()
 )
 """Other architectures: not misspellings of those that are read."""

@@ -152,6 +152,7 @@ def read_gpt2(values: Values, job: Job) -> Workload:
         layers=values["n_layer"],
         hidden=values["n_embd"],
         heads=values["n_head"],
+        key_value_heads=values.get("key_value_heads"),
         ffn=values["n_inner"] or 4 * values["n_embd"],
         vocabulary=values["vocab_size"],
         sequence=job.tokens(values["n_positions"]),

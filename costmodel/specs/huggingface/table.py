@@ -41,9 +41,11 @@ from costmodel.specs.huggingface.readers import (
     read_t5,
 )
 from costmodel.specs.huggingface.table_later import LATER
+from costmodel.specs.huggingface.table_older import OLDER_READ
 from costmodel.specs.huggingface.table_others import OTHERS_READ
 
 _BERT_DROPOUT = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), DROPOUT)
+_OF_FIRST = {"max_sequence_length"}  # of the first Llama's files
 _GPT2_ALIASES = {
     "hidden_size": "n_embd",
     "num_hidden_layers": "n_layer",
@@ -59,7 +61,7 @@ _MBART_FLAGS = {
 }
 
 READERS: dict[str, Reader] = {
-    "llama": Reader(read_llama, {**LLAMA_KEYS, "attention_bias": OFF, "mlp_bias": OFF}, LLAMA),
+    "llama": Reader(read_llama, {**LLAMA_KEYS, "attention_bias": OFF, "mlp_bias": OFF}, LLAMA | _OF_FIRST),
     "mistral": Reader(read_llama, {**LLAMA_KEYS, "sliding_window": SIZE_OR_NULL, "layer_types": LAYER_TYPES}, LLAMA),
     "qwen2": Reader(
         lambda values, job: read_llama({**values, "qkv_bias": True}, job),
@@ -210,4 +212,4 @@ READERS: dict[str, Reader] = {
 }
 """By `model_type`. A new one is a function that calls a builder, and a row here."""
 
-READERS |= {"mt5": READERS["t5"], **LATER, **OTHERS_READ}
+READERS |= {"mt5": READERS["t5"], **LATER, **OTHERS_READ, **OLDER_READ}

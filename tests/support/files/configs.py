@@ -2,6 +2,7 @@
 
 from tests.support.files.later_configs import LATER, LATER_PARAMETERS
 from tests.support.files.latest_configs import LATEST, LATEST_PARAMETERS
+from tests.support.files.older_configs import OLDER, OLDER_PARAMETERS
 from tests.support.files.other_configs import OTHER, OTHER_PARAMETERS
 
 _LLAMA = {
@@ -132,6 +133,7 @@ CONFIGS = {
     "llama": _LLAMA, "mistral": _MISTRAL, "qwen2": _QWEN2, "qwen3": _QWEN3, "gemma": _GEMMA, "gpt2": _GPT2,
     "gpt_neox": _NEOX, "bert": _BERT, "mbart": _MBART, "t5": _T5, "swin": _SWIN, "mixtral": _MIXTRAL,
     "qwen3_moe": _QWEN3_MOE, "deepseek_v3": _DEEPSEEK, **LATER, **LATEST, **OTHER,
+    **OLDER,
 }  # fmt: skip
 
 PARAMETERS = {
@@ -152,5 +154,6 @@ PARAMETERS = {
     **LATER_PARAMETERS,
     **LATEST_PARAMETERS,
     **OTHER_PARAMETERS,
+    **OLDER_PARAMETERS,
 }
 """As the libraries count the published checkpoints: every weight once, ties and buffers not."""

@@ -3,6 +3,7 @@
 import re
 
 _SIZES = (
+    (r"^\s*(?:anzahl|stückzahl|cantidad)\s*$", "count"),
     (r"\b(?:beschleuniger|gpu|karten|chip)s?[\s\-]*(?:an)?zahl\b", "num gpus"),
     (r"modell[\s\-]*größe|taille (?:de |du )?modèle|tamaño (?:de |del )?modelo", "model size"),
     (r"\bmrd\b\.?|\bmilliards?\b|\bmilliarden\b", "billion"),
@@ -22,7 +23,8 @@ _SIZES = (
     (r"sequenz[\s\-]*l(?:ä|ae)nge|longueur (?:de |des )?s(?:é|e)quences?|longitud de secuencia", "seq length"),
     (r"kontext[\s\-]*l(?:ä|ae)nge|longueur (?:de |du )?contexte|longitud de contexto", "context length"),
     (r"schritt[\s\-]*(?:zeit|dauer)|iterations[\s\-]*(?:zeit|dauer)|(?:temps|durée) d['\u2019]\s*étape", "step time"),
-    (r"(?:zeit|dauer) (?:pro|je) (?:schritt|iteration)", "time per step"),
+    (r"(?:zeit|dauer)\s*(?:pro|je|/)\s*(?:schritt|iteration)|temps\s*/\s*(?:étape|itération)", "time per step"),
+
     (r"(?:temps|durée) (?:par|d['\u2019]) ?(?:étape|itération|pas)|tiempo por (?:paso|iteración)", "time per step"),
     (r"\b(?:grafik)?karten\b|\bcartes\b|\btarjetas\b|\baccélérateurs\b|\baceleradores\b", "gpus"),
     (r"\bbeschleuniger\b|\baccélérateur\b|\bacelerador\b|\bgrafikkarte\b|\bmatériel\b", "accelerator"),
@@ -53,7 +55,8 @@ _CHINESE = (
     ("(?:序列|上下文)长度", "seq length"),
     ("(?:卡|gpu|npu|加速卡)(?:数量|数|个数)", "gpus"),
     ("节点数量?", "nodes"),
-    ("加速卡(?:型号)?|卡型|gpu型号|硬件", "hardware"),
+    ("加速卡(?:型号)?|卡型|gpu型号|硬件|芯片(?:型号)?", "hardware"),
+    ("(?<=/)卡|每卡", "gpu"),
     ("模型", "model"),
     ("张量并行度?", "tp"),
     ("流水线?并行度?", "pp"),

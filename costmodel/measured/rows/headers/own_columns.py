@@ -80,8 +80,8 @@ def meaning(name: str) -> Meaning | None:
 
 def _of_tokens(words: str) -> Meaning | None:
     """Batches in tokens, and sequences in tokens or thousands of them."""
-    batch = re.fullmatch(r"(.*\bbatch\b.*?|gbs|b global)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", words)
-    if batch and _known(batch[1]) in ("global_batch_sequences", "batch"):
+    batch = re.fullmatch(r"(.*\bbatch\b.*?|gbs|b global|global)(?: in)?(?: ([km]))? (?:tok(?:en)?s?|t)", words)
+    if batch and (batch[1] == "global" or _known(batch[1]) in ("global_batch_sequences", "batch")):
         return Meaning(("batch_tokens",), batch[2] or "")
     length = re.fullmatch(r"(.*?)(?: in)?(?: (k))?(?: (?:tok(?:en)?s?|t))?", words)
     return Meaning(("seq",), length[2] or "") if length and _known(length[1]) == "seq" else None
@@ -89,8 +89,9 @@ def _of_tokens(words: str) -> Meaning | None:
 
 def _of_bytes(words: str, unit: str) -> Meaning | None:
     """A peak of bytes is one of memory."""
-    is_peak = words in ("peak", "max", "maximum") and unit in ("gb", "gib", "mb", "mib")
-    return Meaning(("measured_mem_GB",), unit) if is_peak else None
+    size = unit or words
+    is_peak = words in ("peak", "max", "maximum") and size in ("gb", "gib", "mb", "mib") or words in ("gb", "gib")
+    return Meaning(("measured_mem_GB",), size) if is_peak else None
 
 
 def _of_run(words: str, unit: str) -> Meaning | None:
@@ -115,7 +116,7 @@ def _of_part(name: str) -> Meaning | None:
     """What the unit behind a name that says little means, or a setting's own name behind its section."""
     if alone := unit_alone(name):
         return meaning(alone)
-    in_section = re.fullmatch(r"\w+(?:\.\w+)+|[a-z]+/\w+_\w+", name)
+    in_section = re.fullmatch(r"\w+(?:\.\w+)*\.[a-z]\w*(?: [\w ()/]+)?|[a-z]+/\w+_\w+", name)
     return _of_setting(re.split(r"[./]", name)[-1]) if in_section else None
 
 
@@ -149,6 +150,7 @@ def words_of(name: str) -> tuple[str, str]:
         return "batch", ""
     parted = r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{2})"  # GPUType, numGPUs
     text = in_english(re.sub(parted, " ", name.strip()).lower())
+    text = re.sub(r"\b(time|mem(?:ory)?)\s*/\s*(ms|s|sec|min|g(?:i?b)|m(?:i?b))$", r"\1 (\2)", text)  # time/ms
     bracket = re.search(r"[(\[]\s*([^)\]]+)\s*[)\]]\s*$", text)
     text = (text[: bracket.start()] if bracket else text).replace("/", " per ").replace("#", " num ")
     words = " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())

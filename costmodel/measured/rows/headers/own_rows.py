@@ -24,9 +24,6 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
     meanings, row = _told_by_cells(row, understood(tuple(row)))
     for name, target in sorted(meanings.items(), key=_turn):
         cell = (row[name] or "").strip()
-        if target.columns == ("flavor",):
-            given["model"] = _with_flavor(given.get("model") or "", cell)
-            continue
         if len(name.strip()) == 1 and not _SIZE.fullmatch(cell):
             continue  # a letter of papers is a size
         first, *others = target.columns
@@ -34,16 +31,35 @@ def translated(row: Mapping[str, str]) -> dict[str, str]:
             first = "micro_batch"
         if others:
             _put_several(given, target.columns, cell)
-        elif first not in TO_NOTES and first not in RUN_COLUMNS:
+        elif first not in _PUT_LATER:
             _put(given, first, cell, target.unit)
         notes += _as_notes(first, name, cell)
     if notes:
         given["notes"] = "; ".join(each for each in (given.get("notes") or "", *notes) if each.strip())
+    given = _with_shards(_with_flavor(given, row, meanings), row, meanings)
     return _with_machine(_with_run(_with_convention(given, row, meanings), meanings), meanings)
 
 
-def _with_flavor(model: str, flavor: str) -> str:
-    return model if flavor.lower() in model.lower() else f"{model} {flavor}"
+_PUT_LATER = (*TO_NOTES, *RUN_COLUMNS, "flavor", "fsdp_ranks")
+
+
+def _cell_of(row: Mapping[str, str], meanings: Mapping[str, Meaning], column: str) -> str:
+    return next(((row[name] or "").strip() for name, each in meanings.items() if each.columns == (column,)), "")
+
+
+def _with_flavor(given: dict[str, str], row: Mapping[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
+    """The row with the flavor of its model behind the model's name."""
+    model, flavor = given.get("model") or "", _cell_of(row, meanings, "flavor")
+    return given if flavor.lower() in model.lower() else given | {"model": f"{model} {flavor}"}
+
+
+def _with_shards(given: dict[str, str], row: Mapping[str, str], meanings: Mapping[str, Meaning]) -> dict[str, str]:
+    """The row with the ranks of FSDP, which are data ranks: beside them `dp` counts their copies alone."""
+    ranks, copies = plain_number(_cell_of(row, meanings, "fsdp_ranks")), plain_number(given.get("dp") or "")
+    if ranks is None or (given.get("zero_stage_or_fsdp") or "").strip():
+        return given
+    told = given | {"zero_stage_or_fsdp": f"FSDP (group {ranks:g})" if ranks > 1 else ""}
+    return told if copies is None or copies % ranks == 0 else told | {"dp": f"{copies * ranks:g}"}
 
 
 def _told_by_cells(
@@ -62,6 +78,10 @@ def _told_by_cells(
 
 
 def _told_by_cell(name: str, cell: str, meanings: Mapping[str, Meaning]) -> tuple[Meaning | None, str]:
+    if name.strip() == "V" and cell.isdigit() and int(cell) < _FEWEST_TOKENS:
+        return Meaning(("vpp",)), cell  # beside degrees
+    if name.strip().lower() == "fsdp" and cell.isdigit() and int(cell) > 1:
+        return Meaning(("fsdp_ranks",)), cell
     if of_its_own := of_format(name, cell):
         return Meaning((of_its_own[0],)), of_its_own[1]
     told = None if name in meanings else heading(name, cell)
@@ -139,6 +159,8 @@ def _with_hosts(given: dict[str, str], meanings: Mapping[str, Meaning]) -> dict[
 
 _COUNT = re.compile(r"\s*(?:#|count|qty|quantity|n|number)\s*", re.IGNORECASE)
 _OF_CHIPS = re.compile(CHIP, re.IGNORECASE)
+_BYTES = 1e8  # from which on a peak of memory counts them
+_FEWEST_TOKENS = 64  # of a vocabulary
 _NUMBERS_ONLY = re.compile(r"\W*(?:n|no|nr|num|number|count|total|world|#)", re.IGNORECASE)
 _SIZE = re.compile(r"\d[\d,]*k?", re.IGNORECASE)
 
@@ -198,6 +220,8 @@ def _known_cell(given: Mapping[str, str], meant: str, cell: str, unit: str) -> t
     if meant == "chip_memory" and not float(plain_number(cell) or 0).is_integer():  # labels are whole numbers
         column = "measured_mem_GB"
     cell = _figure(meant, cell)
+    if column == "measured_mem_GB" and not unit and (plain_number(cell) or 0.0) >= _BYTES:
+        return column, f"{cell} bytes"
     return column, _thousands(column, cell) if unit == "k" else with_unit(cell, unit)
 
 

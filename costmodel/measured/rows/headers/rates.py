@@ -30,12 +30,14 @@ def _sequence(given: Mapping[str, str]) -> float | None:
 
 
 def batch_tokens(given: Mapping[str, str]) -> float | None:
-    """Tokens of a step, where its sequences are printed with their length, or they are."""
+    """Tokens of a step, where its sequences are printed with their length, or they are, rounded without one."""
     cell, sequence = (given.get("global_batch_sequences") or "").strip(), _sequence(given)
     told = re.fullmatch(r"(\d[\d,]*(?:\.\d+)?) ?(k|m|million)? ?tokens", cell.lower())
     if told and sequence:
         tokens = tokens_told(told[1], told[2] or "", int(sequence))
         return sequence * max(1, round(tokens / sequence))
+    if told:
+        return float(told[1].replace(",", "")) * {"": 1.0, "k": 1e3, "m": 1e6}[(told[2] or "")[:1]]
     batch = plain_number(cell)
     return batch and sequence and batch * sequence
 

@@ -17,6 +17,7 @@ RUN_NAMES: tuple[tuple[str, str], ...] = (
         "run_time",
         rf"(?:{_TRAINING} )?(?P<time>time|days|hours) (?:for|to train(?: on)?) \d+(?: \d+)? ?[bt](?: tokens)?|elapsed",
     ),
+    ("run_time", r"(?P<time>days|hours)"),
     ("run_time", r"wall(?: ?clock)?(?: time)?|(?P<time>days|hours) (?:of|for) (?:training|\d+[bt](?: tokens)?)"),
     ("run_steps", rf"(?:total |{_TRAINING} |num |number of |max )*(?:steps|iterations|updates)"),
 )

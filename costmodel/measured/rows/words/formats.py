@@ -4,6 +4,7 @@ PRECISIONS = (
     ("nvfp4|nv_fp4|mxfp4|fp4|fp_4|e2m1", "nvfp4"),
     ("mxfp8|mx_fp8|fp8_mx|mx_8", "mxfp8"), ("fp8|float8 & mx|microscaling", "mxfp8"),
     ("fp8|float8|fp_8 & block*|blockwise|subchannel|sc|tile*|128x128|1x128", "fp8_block"),
+    ("fp8_bs|fp8_block*", "fp8_block"), ("fp8_bs", "fp8_block"),
     ("fp8|float8|fp_8|f8|e4m3|hfp8|8_bit|8bit", "fp8_tensor"), ("int8", "fp8_tensor"),
     ("bf16|bfloat16|bfloat|bf_16", "bf16"),
     ("fp16|float16|f16|fp_16|half", "fp16"),

@@ -137,7 +137,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "nvidia|rocm|amd|hl|npu|xpu smi",
         "nvml|pynvml|dcgm|gpustat|nvitop",
         "mem get info",
-        "hip mem|memory",
+        "hip|rocm max? mem|memory",
         "bigscience|big_science",
         "primus",
     ),
@@ -145,6 +145,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "allocated_memory": (
         "max memory? allocated",
         "memory|mem|peak & allocated",
+        "memory|mem alloc",
+        "max ma",  # K: DeepSpeed's `see_memory_usage`, beside CA, of what is cached
         "max|peak active memory|mem|bytes?",
         "colossal|colossalai",
     ),
@@ -153,9 +155,16 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "max*|worst|highest|largest|peak memory|mem? usage|reserved? over|across|among|of all? the? rank*|gpu*|stage*",
         "worst|fullest|heaviest rank|gpu|device|stage|node",
         "max*|largest on|over|of the? first and? last node*|rank*|stage*",
+        "rocm max mem|memory",  # K: Primus' log, beside what its last rank sees
     ),
-    # K: Primus prints what its last rank sees (`print_rank_last_patches.py`)
-    "memory_of_last": ("memory|mem|reserved|allocated & last rank", "memory|mem of|on|from the? last stage", "primus"),
+    # K: Primus prints what its last rank sees (`print_rank_last_patches.py`), torchtitan what a rank of the last stage
+    # does (`metrics.py`, `_get_metrics_rank`)
+    "memory_of_last": (
+        "memory|mem|reserved|allocated & last rank",
+        "memory|mem of|on|from the? last stage",
+        "primus",
+        "torchtitan|torch_titan",
+    ),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "no|without a? fp32|float32|32_bit? master*",
