@@ -39,7 +39,7 @@ from costmodel.specs import (
 from optimize import units
 from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, apart, needed
 from optimize.diagnosis import constant_words
-from optimize.report import constant_amount
+from optimize.report import constant_amount, show_notes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -208,18 +208,17 @@ def as_json(request: Request, answer: Answer) -> dict[str, Any]:
 def show(request: Request, answer: Answer) -> None:
     """How many rows were used, and what is wrong with the others."""
     _, told, _ = answer
-    print(f"{request.out}: {told['used']} of {told['rows']} rows used")
     before, after = (units.percent(told[f"error_{when}"]) for when in ("before", "after"))
     apart = ", where each row is predicted without itself" if "common_factor" in told else ""
-    print(f"median error {before} before, {after} after{apart}")
+    lines = [f"{request.out}: {told['used']} of {told['rows']} rows used"]
+    lines += [f"median error {before} before, {after} after{apart}"]
     if "common_factor" in told:
-        print(f"all times x {told['common_factor']:.3g}; what moved most on the first row's accelerator:")
+        lines += [f"all times x {told['common_factor']:.3g}; what moved most on the first row's accelerator:"]
     for one in told.get("moved", ()):
         name, *ends = one["constant"], one["before"], one["after"]
         first, last = (constant_amount(name, value) for value in ends)
-        print(f"  {constant_words(name)}: {first} -> {last}")
-    for problem in told["problems"]:
-        print(f"  {problem}")
+        lines += [f"  {constant_words(name)}: {first} -> {last}"]
+    show_notes((*lines, *(f"  {problem}" for problem in told["problems"])))
 
 
 CALIBRATE = Command(

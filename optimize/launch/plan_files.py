@@ -1,6 +1,7 @@
 """Plan files: the fields of `Plan`, an answer that holds them, or a launch file of a training framework."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,10 @@ def read_plan_file(path: str, beside: Mapping[str, Any]) -> tuple[dict[str, Any]
     from optimize.launch.frameworks import framework_of, read
 
     text, where = read_text(path), f"plan ({plain(path)})"
-    if framework_of(text) is None:
+    framework = framework_of(text)
+    if framework is None or framework.name == "deepspeed":
+        _refuse_others(text, where, path)
+    if framework is None:
         return _plan_fields(path, where), ()
     known = _known(beside)
     model = {} if "model" in beside else _model(text, where)
@@ -48,6 +52,29 @@ def read_plan_file(path: str, beside: Mapping[str, Any]) -> tuple[dict[str, Any]
     facts = {name: launch.facts[name] for name in ("batch", "sequence", "accelerators") if name in launch.facts}
     software = {"software": launch.framework}
     return software | facts | model | convert(launch.fields, PLAN_CHECKS, where), launch.unread
+
+
+_OTHERS = (
+    ("Hugging Face's Trainer", r"per_device_train_batch_size"),
+    ("Accelerate", r"distributed_type|fsdp_sharding_strategy"),
+    ("nanotron", r"batch_accumulation_per_replica"),
+    ("LLM Foundry", r"global_train_batch_size|device_train_microbatch_size"),
+    ("torchtune", r"_component_"),
+    ("LLaMA-Factory", r"finetuning_type|cutoff_len"),
+    ("Axolotl", r"base_model"),
+)
+"""Software whose configurations are told from those that are read, by a key."""
+
+
+def _refuse_others(text: str, where: str, path: str) -> None:
+    """Raise for configurations of other software, and for YAML of none that is known: no plan is YAML."""
+    keys = ((name, rf"^[\s{{,\-]*[\"']?(?:{found})[\"']?\s*[:=]|--(?:{found})\b") for name, found in _OTHERS)
+    other = next((name for name, key in keys if re.search(key, text, re.MULTILINE)), None)
+    if other is None and not path.lower().endswith((".yaml", ".yml")):
+        return
+    expected = "a plan, or a launch file of Megatron-LM, Megatron-Bridge, torchtitan, MaxText or DeepSpeed"
+    said = f"a configuration of {other}, which is not read" if other else "YAML in which no degree and no batch is read"
+    raise SpecError(f"{where}: `plan` is {said}; expected {expected}")
 
 
 def _model(text: str, where: str) -> dict[str, Any]:

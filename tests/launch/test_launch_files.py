@@ -15,6 +15,7 @@ from costmodel.specs.huggingface.config import from_config
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.launch.frameworks import FRAMEWORKS, Known, framework_of, launch, read
+from optimize.launch.plan_files import read_plan_file
 from tests.support import GOLDEN
 from tests.support.files.configs import CONFIGS
 
@@ -284,3 +285,27 @@ def test_a_head_of_many_digits_is_read_at_once():
     started = time.process_time()
     assert read("# equipoise:" + "9" * 20_000 + "\n" + text, "job.txt").fields["tensor"] == 4
     assert time.process_time() - started < 1.0
+
+
+OF_OTHERS = {
+    "nanotron": "parallelism:\n  dp: 8\ntokens:\n  batch_accumulation_per_replica: 8\n",
+    "LLM Foundry": "global_train_batch_size: 1024\ndevice_train_microbatch_size: 8\n",
+    "Accelerate": "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n",
+    "Axolotl": "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 8192\n",
+    "Hugging Face's Trainer": '{"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8}',
+}
+
+
+@pytest.mark.parametrize("name", [*OF_OTHERS, "YAML"])
+def test_configurations_of_other_software_are_refused_by_name(name, tmp_path):
+    path = tmp_path / ("plan.json" if "Trainer" in name else "plan.yaml")
+    path.write_text(OF_OTHERS.get(name, "hosts: 3\n"))
+    with pytest.raises(SpecError, match=rf"`plan` is (?:a configuration of {name}, which is not read|{name} in which)"):
+        read_plan_file(str(path), {"model": "llama3-8b"})
+
+
+def test_a_plan_of_deepspeed_is_nobody_elses(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}')
+    fields, _ = read_plan_file(str(path), {"model": "llama3-8b"})
+    assert (fields["microbatch"], fields["zero_stage"]) == (2, 3)

@@ -174,15 +174,19 @@ DECODERS = sorted(
 NOT_SAID = {
     "megatron": {
         "cohere", "cohere2", "falcon", "gemma2", "gemma3_text", "glm4", "minimax_m2", "olmo2", "olmo3", "olmoe",
+        "gptj", "phi",
     },
-    "megatron-bridge": {"cohere", "cohere2", "falcon", "glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe"},
+    "megatron-bridge": {
+        "cohere", "cohere2", "falcon", "glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe", "gpt_bigcode", "gptj",
+        "opt", "phi",
+    },
     "maxtext": {
         "cohere", "cohere2", "dots1", "ernie4_5_moe", "exaone4", "falcon", "qwen2_moe", "stablelm",
         "gpt3-175b", "glm4", "glm4_moe", "gpt2", "gpt_neox", "minimax_m2", "mistral", "nemotron", "olmo2", "olmoe",
-        "phi3", "seed_oss",
+        "phi3", "seed_oss", "bloom", "gpt_bigcode", "gptj", "opt", "phi", "starcoder2",
     },
 }  # fmt: skip
-"""Models of which a framework's options do not say something: norms, biases, windows, learned positions."""
+"""Models of which options do not say something: norms, biases, windows, learned positions, parallel branches."""
 
 
 @pytest.mark.parametrize("name", NOT_SAID)

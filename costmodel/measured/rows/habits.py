@@ -53,7 +53,9 @@ def _norm_copies_bytes(columns: Columns, facts: Mapping[str, float], fused: bool
     if apart or facts.get("eager"):
         kept_bytes = _NORM_COPIES_BYTES if apart else EAGER_NORM_BYTES
         return 0.0 if columns.text("recompute").lower() == "selective" else kept_bytes
-    return None if fused or facts.get("fused_norms") else usual.norm_copies_bytes
+    if fused or facts.get("fused_norms"):
+        return None
+    return EAGER_NORM_BYTES if usual.eager and facts.get("hugging_face") else usual.norm_copies_bytes
 
 
 def _offloaded(columns: Columns, facts: Mapping[str, float]) -> float:
