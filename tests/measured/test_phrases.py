@@ -14,7 +14,7 @@ ONE_SOURCE = {
     **dict.fromkeys(
         [
             ("SOFTWARE_NAMES", name)
-            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "deep speed", "nemo")
+            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "auto model", "deep speed", "nemo")
         ]
         + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
         + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]

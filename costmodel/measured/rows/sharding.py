@@ -17,7 +17,7 @@ _PLAIN = re.compile(
     r"(?!\s*\+)"
 )
 _UNDIVIDED = (
-    "weight*|param* is|are? replicated|whole on|across|over every|each|all",
+    "weight*|param* is|are? replicated|whole on|across|over every|each|all|dp|data*",
     "ddp",
     "plain|pure data parallel*",
     "data parallel* only",
@@ -105,6 +105,11 @@ def _told(columns: Columns, cell: str) -> tuple[str, int | None]:
     stage = stage_of(cell) if cell else by_words
     keeps = stage == 3 and not _NAMED_3.search(cell) and (by_words == 2 or _keeps_weights(told))
     return told, 2 if keeps else stage
+
+
+def is_fully_sharded(columns: Columns) -> bool:
+    """Whether the row says that all ranks share the weights, as where neither tensors nor layers need be divided."""
+    return _told(columns, columns.text("zero_stage_or_fsdp"))[1] == 3
 
 
 def stage_of(cell: str) -> int | None:

@@ -8,6 +8,7 @@ _CARDS_BITS = {"5": 100e9, "6": 200e9, "7": 400e9, "8": 800e9}  # NVIDIA's data 
 _RATE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?([GgTt])([Bb](?:it|yte)?s?)?(/s(?:ec)?|ps|E)?(?!\w)")
 _SAME = 0.01
 _ALL_LINKS = 7.5  # times what is usual: also those inside a node (Gaudi's 24 ports)
+_LINKS_OF_NODE = 4  # as many as accelerators: one each
 _SLOW = 50e9 / 8  # bytes per second, up to which a link is the node's only one where more is usual (10 GbE)
 _PCIE_BYTES_PER_S = {300e9: 32e9, 450e9: 64e9}  # 16 lanes of the generation of an accelerator with such links
 _COUNTS = (
@@ -15,7 +16,7 @@ _COUNTS = (
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
     r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b|adapters?\b)",
     r"(?<![\w.\-])(\d+)\s+(?![gt](?:b|bits?|bytes?|be|bps|ps)?\b)"  # 400 Gbps counts nothing
-    r"(?:\w+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
+    r"(?:[\w\-]+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
     r"(?<![\w.\-])(\d+)\s+(?!(?:nodes?|gpus?|hosts?|servers?|chips?|devices?|ranks?|racks?|links?|of|per|with|at|and|x)\b)"
     r"[a-z][\w\-]*\s(?=\d+\s?[gt]b?(?:it|ps|/s|e)|[ehnx]dr)",  # 4 Omni-Path 100 Gb/s
     r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)(?:\s(?:efa|ib|infiniband|roce|ethernet|nics?|hcas?|ports?|links?))?\s*[x*]\s*(\d+)\b",
@@ -71,6 +72,7 @@ def _of_network(note: str) -> Iterator[str]:
 
 _BARE = re.compile(r"(?<![\w.])(\d+)\s*x\s*(25|40|50|100|200|400|800|1600)(?![\w.])(?!\s*[GgTt][Bb])")
 _IN_WORDS = {"one": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
+_GENERATION = _any_case(r"\b([ehnx]dr)\s(\d{3})\b(?!\s?[gt])")
 _WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][Dd][Rr]|(?:NIC|HCA|port)s?\b))")
 _CARDS_BEHIND = _any_case(
     r",\s+(?=\d+\s(?:nics?|hcas?|adapters?|ports?|rails?)\b(?![^,;|]*\d\s?[gt]))"
@@ -85,6 +87,7 @@ _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
 
 def _spelt(note: str) -> str:
     """The note with the unit of `8x200`, and rates out of brackets that say whose they are: `4x NIC (200 Gb/s)`."""
+    note = _GENERATION.sub(r"\1\2", note)
     note = _WORDED.sub(lambda found: _IN_WORDS[found[0].lower()], note)
     note = _PORTS.sub(lambda found: f"{int(found[1]) * (2 if found[2].lower() == 'dual' else 4)}x ", note)
     note = _RAILS.sub(lambda found: "2x " if found[1].lower() == "dual" else "4x ", note)
@@ -102,6 +105,7 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
     found = next((found for pattern in _COUNTS if (found := re.search(pattern, counted, re.IGNORECASE))), None)
     count = int(found[1]) if found else 1
     if _PER_CHIP.search(clause) and not _PER_NODE.search(clause):
+        count = 1 if count == per_node >= _LINKS_OF_NODE else count  # `100 Gb/s per GPU (8x100G)`
         return count * rate if usual is None or count * rate < _ALL_LINKS * usual else None
     if found or usual is None or _PER_NODE.search(clause):
         return count * rate / per_node
