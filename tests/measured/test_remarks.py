@@ -20,6 +20,7 @@ SAID = {
         "{SAVE_DOT_EXCEPT_LOGITS|save_qkv} checkpoint policy",
         "SP + selective (slide 4)",
         "MLA recompute",
+        "recompute {moe|expert} layers only",
     ),
     ("recompute", "full"): (
         "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
@@ -48,6 +49,7 @@ SAID = {
        
         "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
         "FP8: {N/A|n/a}",
+        "BF16 (FP8 {in|see} the row above)",
         "FP8 not {in this row|here}",
         "bf16 (fp8 {run|training} diverged{| and is left out})", "bf16; {fp8|FP8} {omitted|left out|skipped}",
        "{float8|FP8} is the next row", "{bf16|BF16}; the next {row|table} has FP8"),
@@ -103,7 +105,12 @@ def test_activations_offloaded(notes):
 
 @pytest.mark.parametrize(
     ("cell", "share"),
-    [("partial (half)", 0.5), ("partial (a quarter)", 0.25), ("two thirds of the layers", 2 / 3)],
+    [
+        ("5 of 20 layers per stage", 0.25),
+        ("partial (half)", 0.5),
+        ("partial (a quarter)", 0.25),
+        ("two thirds of the layers", 2 / 3),
+    ],
 )
 def test_parts_of_the_layers_in_the_column(cell, share):
     plan = read(**OPEN | {"recompute": cell}).plan
@@ -133,7 +140,10 @@ def test_a_slow_link_between_nodes_is_the_nodes():
     assert read(**row).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(25e9 / 8 / 8)
 
 
-@pytest.mark.parametrize("note", sentences("400 Gb/s per GPU (8x400G{ Ethernet|})", "NDR 400 x8", "8 x NDR 400"))
+@pytest.mark.parametrize(
+    "note",
+    sentences("400 Gb/s per GPU (8x400G{ Ethernet|})", "NDR 400 x8", "8 x NDR 400", "3.2 Tb/s fabric (8 x 400 Gb/s)"),
+)
 def test_as_many_links_as_accelerators_are_one_each(note):
     assert read(**OPEN | {"interconnect_note": note}).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(50e9)
 
@@ -168,6 +178,10 @@ def test_the_source_names_the_schedule_where_notes_do_not():
     row = OPEN | {"pp": "2", "source": "torchgpipe paper"}
     assert read(**row | {"notes": "TP 1"}).plan.schedule == "gpipe"
     assert read(**row | {"notes": "1F1B"}).plan.schedule == "one_f_one_b"
+
+
+def test_a_cell_may_say_why_there_is_none():
+    assert read(**OPEN | {"recompute": "off (fits)"}).plan.recompute == "none"
 
 
 def test_a_batch_as_a_product():

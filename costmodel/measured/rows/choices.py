@@ -92,7 +92,9 @@ def _recompute_mode(columns: Columns) -> str | None:
     cell = columns.text("recompute")
     if not cell:
         return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
-    if cell.lower() in NO_WORDS or re.match(r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()):
+    if re.sub(r"\s*\([^()]*\)$", "", cell.lower()) in NO_WORDS or re.match(
+        r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()
+    ):
         return "none"
     if _EXPERTS.fullmatch(cell.lower()):
         return "selective"

@@ -104,6 +104,8 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
     counted = _CARD.sub("card", clause)  # whose own number counts nothing
     found = next((found for pattern in _COUNTS if (found := re.search(pattern, counted, re.IGNORECASE))), None)
     count = int(found[1]) if found else 1
+    if count > 1 and any(abs(rate - count * each) <= _SAME * rate for each in _rates(clause)):
+        return rate / per_node  # 3.2 Tb/s (8 x 400 Gb/s)
     if _PER_CHIP.search(clause) and not _PER_NODE.search(clause):
         count = 1 if count == per_node >= _LINKS_OF_NODE else count  # `100 Gb/s per GPU (8x100G)`
         return count * rate if usual is None or count * rate < _ALL_LINKS * usual else None
@@ -118,7 +120,7 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
 
 def _printed(clause: str) -> float | None:
     """The largest rate that the clause prints, or that of the generation or the card it names."""
-    rates = [rate for found in _RATE.finditer(clause) if (rate := _bytes_per_s(found)) is not None]
+    rates = _rates(clause)
     if rates:
         return max(rates)
     generation = re.search(r"\b([ehnx]dr)(\d*)\b", clause, re.IGNORECASE)
@@ -126,6 +128,10 @@ def _printed(clause: str) -> float | None:
         return (1e9 * float(generation[2]) if generation[2] else _BITS[generation[1].lower()]) / 8
     card = _CARD.search(clause)
     return _CARDS_BITS[card[1]] / 8 if card else None
+
+
+def _rates(clause: str) -> list[float]:
+    return [rate for found in _RATE.finditer(clause) if (rate := _bytes_per_s(found)) is not None]
 
 
 def _bytes_per_s(found: re.Match[str]) -> float | None:

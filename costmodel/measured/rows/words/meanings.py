@@ -42,7 +42,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "async* p2p|pipeline_parallel*",
     ),
     "overlap_expert": (f"{_MIXED} & {_HIDDEN}", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
-    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
+    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "whole_sequences": ("tp mode all_reduce",),  # K: nanotron's, beside REDUCE_SCATTER
     "context_parallel": ("context parallel*", "cp!"),
@@ -335,7 +335,7 @@ RECOMPUTES = (
     ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn|mla & {_RECOMPUTE}", "selective"),
-    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
+    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe|expert layer* & {_RECOMPUTE}", "selective"),
     (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     (f"remat* & {_SAVE}", "selective"),

@@ -29,14 +29,20 @@ _REMARK = re.compile(
     r"(?:slower|worse|(?:not|no) (?:any )?(?:faster|better))\b"
     r"|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
 )
-_ASIDE = re.compile(
-    r"\([^()]*\b(?:slower|worse|(?:of|in|from) the same (?:post|blog|page|paper|table|figure))\b[^()]*\)"
+_ASIDE = re.compile(r"\(([^()]*)\)")
+_OF_THE_REST = re.compile(
+    r"\b(?:slower|worse|(?:of|in|from) the same (?:post|blog|page|paper|table|figure)"
+    r"|(?:in|see) the (?:rows?|lines?|columns?|tables?) (?:above|below))\b"
 )
 
 
 def without_asides(text: str) -> str:
     """The text without brackets that tell of other runs."""
-    return _ASIDE.sub("", text) if "(" in text else text
+    return _ASIDE.sub(lambda found: "" if _tells_of_others(found[1]) else found[0], text) if "(" in text else text
+
+
+def _tells_of_others(text: str) -> bool:
+    return bool(_OF_OTHERS.search(text) or _OF_THE_REST.search(text))
 
 
 _OWN = re.compile(r"\b(?:this|these|it|which|that|runs?|rows?|steps?|recipe|training)\b")
