@@ -42,7 +42,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "async* p2p|pipeline_parallel*",
     ),
     "overlap_expert": (f"{_MIXED} & {_HIDDEN}", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
-    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
+    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "whole_sequences": ("tp mode all_reduce",),  # K: nanotron's, beside REDUCE_SCATTER
     "context_parallel": ("context parallel*", "cp!"),
