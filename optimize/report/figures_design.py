@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from optimize import units
 from optimize.clusters import DesignResult
 from optimize.question import SECONDS_A_DAY, Objective
-from optimize.report.drawing import BLACK, PALETTE, files_of, log_axis, tornado
+from optimize.report.drawing import BLACK, PALETTE, files_of, headline, log_axis, tornado
 
 _LABELS = {
     "budget_usd": ("budget, million USD", 1e-6),
@@ -23,6 +23,13 @@ def draw_design(result: DesignResult) -> dict[str, bytes]:
     """The content of each file by its name, each as PNG and SVG; what has no content is left out."""
     figures = {"frontier": _frontier, "elasticities": tornado_of, "trajectory": _trajectory}
     return files_of({name: functools.partial(draw, result) for name, draw in figures.items()})
+
+
+def _jobs_words(result: DesignResult) -> str:
+    """What is trained: one job with its tokens, of several their models."""
+    if len(result.jobs) == 1:
+        return f"{result.jobs[0].workload.name}, {units.scaled(result.jobs[0].tokens, units.COUNTS)} tokens"
+    return ", ".join(job.workload.name for job in result.jobs)
 
 
 def _scale(result: DesignResult) -> tuple[float, str]:
@@ -59,7 +66,7 @@ def _frontier(result: DesignResult) -> Figure | None:
     log_axis(axes.xaxis, label, x)
     axes.margins(x=0.08, y=0.12)
     log_axis(axes.yaxis, name)
-    axes.set_title(f"{name.capitalize()} by {label}; numbers are accelerators", loc="left", fontsize=9)
+    headline(figure, f"{name.capitalize()} by {label}; numbers are accelerators", _jobs_words(result))
     figure.legend(loc="outside lower left")  # inside it may cover points
     return figure
 
@@ -79,7 +86,8 @@ def _real_parts(axes: Any, result: DesignResult, limit: str, scale: float, facto
 def tornado_of(result: DesignResult) -> Figure:
     """What would shorten the step most, of both answers."""
     answers = (answer for answer in (result.continuous, result.catalogue) if answer is not None)
-    return tornado({answer.name: answer.elasticities for answer in answers}, "What would shorten the step most")
+    lines = "What would shorten the step most", _jobs_words(result)
+    return tornado({answer.name: answer.elasticities for answer in answers}, *lines)
 
 
 def _trajectory(result: DesignResult) -> Figure | None:
@@ -103,6 +111,6 @@ def _trajectory(result: DesignResult) -> Figure | None:
     loss = value / path[-1] - 1
     apart = f"{units.percent(abs(loss))} {'above' if loss >= 0 else 'below'}"
     title = f"From fractions to whole numbers: the best plan is {apart} the best in fractions"
-    axes.set_title(title, loc="left", fontsize=9)
+    headline(figure, title, _jobs_words(result))
     axes.legend(loc="upper right")
     return figure

@@ -14,7 +14,7 @@ ONE_SOURCE = {
     **dict.fromkeys(
         [
             ("SOFTWARE_NAMES", name)
-            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "deep speed", "nemo")
+            for name in ("nanotron", "megatron_core|mcore|m_core", "max text", "auto model", "deep speed", "nemo")
         ]
         + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
         + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]
@@ -33,8 +33,8 @@ ONE_SOURCE = {
     **dict.fromkeys(
         [("overlap_data", meanings.FLAGS["overlap_data"][0]), ("async_tp", meanings.FLAGS["async_tp"][0])]
         + [("allocated_memory", "memory|mem|peak & allocated")]
-        + [("memory_of_all", phrase) for phrase in meanings.FLAGS["memory_of_all"]]
-        + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
+        + [("memory_of_all", phrase) for phrase in meanings.FLAGS["memory_of_all"] if "rocm" not in phrase]
+        + [("eager", "eager"), ("sliding_window", "sliding window*")]
         + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
         + [("selective_layers", meanings.FLAGS["selective_layers"][0])]

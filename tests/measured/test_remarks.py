@@ -13,26 +13,52 @@ SAID = {
         'activation_checkpoint.mode="none"',
     ),
     ("recompute", "selective"): (
+        "activations {are |}checkpointed selectively",
+       
         "selective recompute; full recomputation {would add|costs} 33%",
         "{activations|outputs} of linear layers kept, {the others|the rest} recomputed in the backward pass",
         "{SAVE_DOT_EXCEPT_LOGITS|save_qkv} checkpoint policy",
         "SP + selective (slide 4)",
+        "MLA recompute",
+        "recompute {moe|expert} layers only",
     ),
     ("recompute", "full"): (
+        "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
+       
         "full recompute, which costs 30 %",
+        "checkpoint 100 %",
         "full activation checkpointing costs about 30% here",
         "full recompute; {an earlier post|the previous version} used selective recompute",
         "{recompute always|recomputation throughout|remat at layer boundaries}",
     ),
+    ("context_kind", "all_to_all"): ("Arctic ALST: SP=4, ZeRO-3",),
+    ("recompute_share", 0.5): ("recompute 6 of the 12 layers of each stage",),
     ("recompute_share", 0.75): ("{three quarters|3 quarters} of the layers recomputed",),
     ("virtual_stages", 1): (
         "PP 2, 1F1B; {interleaved|the interleaved schedule} {was slower|was 4% slower|did not help|ran slower}",
     ),
-    ("schedule", "interleaved"): ("PP 2; interleaved, plain 1F1B was slower",),
+    ("schedule", "interleaved"): (
+        "PP 2 (virtual pipeline, v = 3)",
+       
+        "PP 2, interleaved pipeline with virtual stages (number not {printed|given})",
+        "PP 2; interleaved, plain 1F1B was slower",),
     ("precision", "fp8_tensor"): ("FP8 per tensor; MXFP8 figures differ by 3 %",),
     ("precision", "bf16"): (
+        "FP8 was {not|no} faster at this size, so BF16",
+        "BF16 column; FP8 column is 1.4x",
+       
+        "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
+        "FP8: {N/A|n/a}",
+        "BF16 (FP8 {in|see} the row above)",
+        "FP8 not {in this row|here}",
         "bf16 (fp8 {run|training} diverged{| and is left out})", "bf16; {fp8|FP8} {omitted|left out|skipped}",
        "{float8|FP8} is the next row", "{bf16|BF16}; the next {row|table} has FP8"),
+    ("gradient_dtype", "bf16"): ("Megatron-LM; main grads bf16", "Megatron-LM, gradients {kept in|reduced in} bf16"),
+    ("attention", "flash_2"): ("{flash attention ROCm|FlashAttention} (CK)", "CK attention"),
+    ("zero_stage", 0): ("parameters replicated over {dp|data-parallel ranks}",),
+    ("zero_stage", 2): ("ZeRO-100B (stage 2)",),
+    ("sequence_parallel", True): ("Megatron-LM TP 8; row 3: SP and selective recomputation", "TP 8, SP & full AC"),
+    ("sequence_parallel", False): ("TP 8 without SP; {+SP and selective follow|the SP rows are} in rows 2 and 3",),
     ("master_weights", False): (
         "bf16 weights and optimizer, {no|without an} {fp32|FP32|32-bit} copy",
         "no {fp32|float32} copies of the weights",
@@ -43,7 +69,9 @@ SAID = {
         "config_64x8x144xtp8pp2cp1_cg.sh",
         "tensor parallel 8 and pipeline 2 {within a pod|across nodes|with 1F1B}",
     ),
+    ("context", 8): ("sequence parallelism (Ulysses-style) over the 8 GPUs of a node",),
     ("tensor", 4): (
+        "tensor_parallel_dim 4, data_parallel_shard_dim 16",
         "mesh_dim {'1,16,4'|(1, 16, 4)} (dp, fsdp, mp)",
         "ICI mesh [1, 16, 4] (replica, data, mdl)",
         "4-way Megatron tensor, 2-way Megatron pipeline",
@@ -52,10 +80,13 @@ SAID = {
     ("data", 32): ("32 replicas of 2 GPUs each (tensor parallel)", "a copy on 2 GPUs"),
     ("pipeline", 2): ("2-way Megatron{-LM|} pipeline", "tensor parallel 8 and pipeline 2 {in|across} nodes"),
     ("microbatch", 8): ("GBS {64|} = 4 DP x 8 {MBS|micro-batch} x 2 accumulation",)
-    + ("TP 8, PP 2; {b=8|b = 8|batch 8} (micro{|-batch})", "TP 8, PP 2, micro b=8")
+    + ("t=8, p=2, b=8", "TP 8, PP 2; {b=8|b = 8|batch 8} (micro{|-batch})", "TP 8, PP 2, micro b=8")
     + ("GBS derived as 8 (micro-batch) x 2 (accumulation) x 4 (DP)", "8*2*4 (micro x accumulation x DP)"),
     ("data_shard", 16): ("HSDP with {one replica per|a copy on every} 2 nodes", "HSDP, shard over 2 nodes"),
-    ("offload_optimizer", 1.0): ("Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
+    ("offload_optimizer", 0.0): ("CPU offload of optimizer and activations {both|are both} {off|disabled}",),
+    ("offload_optimizer", 1.0): (
+        "{ds_z3_offload_config.json|z2 offload}",
+       "Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
 }  # fmt: skip
 
 
@@ -66,8 +97,20 @@ def test_said(field, value):
 
 
 @pytest.mark.parametrize(
+    "notes", sentences("decoder layer inputs {are |}offloaded{ to the host|}", "layer-input offload")
+)
+def test_activations_offloaded(notes):
+    assert read(**OPEN | {"notes": notes}).facts["offloaded_activations"] == 1.0
+
+
+@pytest.mark.parametrize(
     ("cell", "share"),
-    [("partial (half)", 0.5), ("partial (a quarter)", 0.25), ("two thirds of the layers", 2 / 3)],
+    [
+        ("5 of 20 layers per stage", 0.25),
+        ("partial (half)", 0.5),
+        ("partial (a quarter)", 0.25),
+        ("two thirds of the layers", 2 / 3),
+    ],
 )
 def test_parts_of_the_layers_in_the_column(cell, share):
     plan = read(**OPEN | {"recompute": cell}).plan
@@ -98,8 +141,100 @@ def test_a_slow_link_between_nodes_is_the_nodes():
 
 
 @pytest.mark.parametrize(
-    "note", sentences("4 {Omni-Path|OPA|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node", "4 Omni-Path 100 Gb/s")
+    "note",
+    sentences("400 Gb/s per GPU (8x400G{ Ethernet|})", "NDR 400 x8", "8 x NDR 400", "3.2 Tb/s fabric (8 x 400 Gb/s)"),
+)
+def test_as_many_links_as_accelerators_are_one_each(note):
+    assert read(**OPEN | {"interconnect_note": note}).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(50e9)
+
+
+@pytest.mark.parametrize(
+    "note",
+    sentences(
+        "4 {Omni-Path|OPA|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node",
+        "4 Omni-Path 100 Gb/s",
+        "4 Slingshot-11 NICs of 100 Gb/s",
+    ),
 )
 def test_links_counted_before_their_name(note):
     row = OPEN | {"hardware": "A100-80GB-SXM", "interconnect_note": note}
     assert read(**row).cluster.tiers[-1].bandwidth_bytes_per_s == pytest.approx(4 * 100e9 / 8 / 8)
+
+
+OF_SIZES = "no AC for {7B|8B}, selective AC for 13B, full AC for {70B|the 65B}"
+
+
+@pytest.mark.parametrize(("size", "recompute"), [("7", "none"), ("13", "selective"), ("70", "full")])
+def test_notes_that_tell_of_several_sizes(size, recompute):
+    for notes in sentences(OF_SIZES):
+        assert read(**OPEN | {"params_B": size, "notes": notes}).plan.recompute == recompute, notes
+
+
+def test_notes_of_other_sizes_alone_are_read():
+    assert read(**OPEN | {"params_B": "30", "notes": "full AC for 70B"}).plan.recompute == "full"
+
+
+def test_the_source_names_the_schedule_where_notes_do_not():
+    row = OPEN | {"pp": "2", "source": "torchgpipe paper"}
+    assert read(**row | {"notes": "TP 1"}).plan.schedule == "gpipe"
+    assert read(**row | {"notes": "1F1B"}).plan.schedule == "one_f_one_b"
+
+
+def test_a_cell_may_say_why_there_is_none():
+    assert read(**OPEN | {"recompute": "off (fits)"}).plan.recompute == "none"
+
+
+def test_a_batch_as_a_product():
+    row = OPEN | {"global_batch_sequences": "", "tp": "8", "pp": "1"}
+    for notes in sentences("{GBS =|GBS derived =|global batch size of} 4*16 x 2"):
+        assert read(**row | {"notes": notes}).workload.batch == 128, notes
+
+
+def test_a_devices_batch():
+    row = OPEN | {"global_batch_sequences": "", "tp": "1", "pp": "1", "notes": "device batch 4"}
+    assert read(**row).workload.batch == 256
+    assert read(**row | {"notes": "bf16; 4 per GPU"}).workload.batch == 256
+    assert read(**row | {"notes": "512 sequences = 64 ranks x 8"}).workload.batch == 512
+
+
+@pytest.mark.parametrize(
+    "notes", sentences("{auto plan, |}{layout|degrees|parallel configuration} not {printed|disclosed}")
+)
+def test_a_layout_that_is_told_nowhere_is_open(notes):
+    row = OPEN | {"source": "Colossal-AI blog", "params_B": "22"}
+    assert "layout" in read(**row | {"notes": notes}).open
+    assert "layout" not in read(**row | {"notes": "compiled"}).open
+
+
+def test_what_brackets_tell_of_others_is_no_reason_to_refuse():
+    notes = "pretraining: FP8 (the LoRA benchmark {of|in} the same {post|table} is FP4)"
+    for told in sentences(notes):
+        assert read(**OPEN | {"precision": "", "notes": told}).plan.precision == "fp8_tensor", told
+
+
+@pytest.mark.parametrize(
+    ("notes", "batch"),
+    [
+        ("FSDP2, batch_size 1, no gradient accumulation", 64),
+        ("TP 8; micro-batch 4 a GPU, 1024 sequences (2M tokens) a step", 1024),
+        ("FSDP, 8 a GPU, 2 accumulation steps (1024, that is 2M tokens)", 1024),
+    ],
+)
+def test_batches_beside_other_numbers(notes, batch):
+    row = OPEN | {"params_B": "70", "global_batch_sequences": "", "notes": notes}
+    assert read(**row).workload.batch == batch
+
+
+@pytest.mark.parametrize("notes", sentences("no --sequence-parallel{, no|and no} --use-distributed-optimizer"))
+def test_flags_that_are_absent(notes):
+    plan = read(**OPEN | {"tp": "8", "source": "Megatron-LM", "notes": notes}).plan
+    assert (plan.zero_stage, plan.sequence_parallel) == (0, False), notes
+
+
+def test_software_that_was_used_before_is_not_the_rows():
+    assert read(**OPEN | {"notes": "JaxFormer was used before; here DeepSpeed ZeRO 3"}).stack == "deepspeed"
+
+
+def test_files_that_are_written_are_no_recomputation():
+    for notes in ("checkpoint every 69B tokens", "it includes evaluation, checkpoints and interruptions"):
+        assert "recompute" in read(**OPEN | {"notes": notes}).open, notes

@@ -192,7 +192,12 @@ def test_what_would_shorten_the_step_of_a_design(explanations):
         SimpleNamespace(name=name, elasticities=explanations[plan].elasticities)
         for name, plan in zip(names, ("pipeline", "full recompute"), strict=True)
     ]
-    figure = tornado_of(cast(Any, SimpleNamespace(continuous=answers[0], catalogue=answers[1])))
+    jobs = tuple(SimpleNamespace(workload=SimpleNamespace(name=name), tokens=1e12) for name in ("8b", "70b"))
+    asked = {"continuous": answers[0], "catalogue": answers[1]}
+    figure = tornado_of(cast(Any, SimpleNamespace(**asked, jobs=jobs)))
+    alone = tornado_of(cast(Any, SimpleNamespace(**asked, jobs=jobs[:1])))
+    heads = [each._suptitle.get_text() for each in (figure, alone)]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [head.splitlines()[-1] for head in heads] == ["8b, 70b", "8b, 1.00 T tokens"]
     figure.draw_without_rendering()
     (axes,) = figure.axes
     assert axes.patches

@@ -25,7 +25,7 @@ from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed, told_batch
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import check_sizes, workload
 from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, settings, stack_of
-from costmodel.measured.rows.printed import plain
+from costmodel.measured.rows.printed import of_own_size, plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
 from costmodel.measured.rows.words import other_than_pretraining
 from costmodel.specs import plain as plain_name
@@ -66,7 +66,7 @@ def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadab
 
 
 def _case(printed: Mapping[str, str], software: str | None) -> Case:
-    row = plain(printed)
+    row = of_own_size(plain(printed))
     facts = facts_of(row)
     reason = other_than_pretraining(row.get("source") or "", row.get("model") or "", row.get("notes") or "")
     if reason:

@@ -49,7 +49,7 @@ _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*
 def _recomputed_share(cell: str) -> float | None:
     """The share of the layers that a cell names: `16/80 layers`, `8 of 32`, `50 %`, `every second layer`."""
     cell = _ONE_IN.sub(r"1 of \1", numbered(cell.replace("_", " ")))
-    found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
+    found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each| the| its)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
     named = _FRACTION.search(cell)
@@ -92,7 +92,9 @@ def _recompute_mode(columns: Columns) -> str | None:
     cell = columns.text("recompute")
     if not cell:
         return _of(_about_recompute(_beside(columns)), meanings.RECOMPUTES, denied="none")
-    if cell.lower() in NO_WORDS or re.match(r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()):
+    if re.sub(r"\s*\([^()]*\)$", "", cell.lower()) in NO_WORDS or re.match(
+        r"none\b|0\s?(?:%|layers?\b|blocks?\b)", cell.lower()
+    ):
         return "none"
     if _EXPERTS.fullmatch(cell.lower()):
         return "selective"
@@ -112,7 +114,7 @@ def _beside(columns: Columns) -> str:
 
 
 _SAVED = re.compile(
-    r"\b(?:steps?|iterations?|sav(?:e|ed|es|ing)|async\w*|distributed|stor\w+|disks?|lustre|restart\w*|resum\w*"
+    r"\b(?:steps?|iterations?|tokens?|epochs?|sav(?:e|ed|es|ing)|async\w*|distributed|stor\w+|disks?|lustre|restart\w*|resum\w*"
     r"|minutes?|hours?|overhead|from a)\b"
 )
 _OF_ACTIVATIONS = re.compile(
@@ -133,9 +135,18 @@ def _about_recompute(notes: str) -> str:
     return "; ".join(_FLASH.sub("", clause) for clause in clauses(notes) if not is_file(clause))
 
 
+_THIS_ROW = re.compile(r"\b(?:this|the present) (?:row|run|line|entry|column|bar)\b")
+
+
+@_remembered
+def _of_this_row(text: str) -> str:
+    """The clauses that say that they tell of this row, beside others that tell of several."""
+    return "; ".join(clause for clause in clauses(text) if _THIS_ROW.search(clause)) if "this" in text else ""
+
+
 def _of(text: str, table: Table, denied: str | None = None) -> str | None:
     """What the text chooses of a table; `denied` where all that it names is denied."""
-    value = chosen(text, table)
+    value = chosen(_of_this_row(text), table) or chosen(text, table)
     if value is not None:
         return str(value)
     is_denied = denied is not None and said(text, tuple(phrase for phrase, _ in table)) is False
@@ -233,8 +244,8 @@ def dispatcher(columns: Columns) -> str | None:
 
 
 def schedule(columns: Columns) -> str | None:
-    """The pipeline schedule that the row names."""
-    return _of(_about_schedule(columns), meanings.SCHEDULES)
+    """The pipeline schedule that the row names, or else its source."""
+    return _of(_about_schedule(columns), meanings.SCHEDULES) or _of(columns.text("source"), meanings.SCHEDULES)
 
 
 def folded(columns: Columns) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.degrees import degree, is_printed, printed_microbatch
 from costmodel.measured.rows.headers import tokens_told
+from costmodel.measured.rows.sharding import is_fully_sharded
 from costmodel.measured.rows.words import clauses
 
 OPEN_BATCH = "batch is not printed"
@@ -113,7 +114,7 @@ def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, flo
         return {name: value for name, value in facts.items() if name != "batch"}  # of tokens
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
-    is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE
+    is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE or is_fully_sharded(columns)
     is_small = told * (columns.number("seq") or _USUAL_SEQUENCE) <= _MOST_TOKENS_AT_ONCE
     of_all = ranks > 1 and told % (ranks * max(1.0, times)) == 0
     of_a_rank = is_known and (told < ranks or (times > 1 and is_small and not of_all))

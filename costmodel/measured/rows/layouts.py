@@ -1,6 +1,7 @@
 """The plan of a row: what it prints, what its words mean, and the habits of its software for the rest."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
@@ -9,7 +10,7 @@ from costmodel.measured.rows.columns import Columns, RowError, software_words
 from costmodel.measured.rows.degrees import degrees_of, is_printed, printed_microbatch
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.sharding import own_zero, sharding
-from costmodel.measured.rows.words import meanings, named
+from costmodel.measured.rows.words import clauses, meanings, named
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT, OPEN_PRECISION = "recompute", "microbatch", "layout", "precision"
 """Marks of what a row does not print (`Case.open`)."""
@@ -53,9 +54,22 @@ def layout(
         OPEN_RECOMPUTE: is_open,
         OPEN_MICROBATCH: "accumulation" not in facts and not printed_microbatch(columns, facts, plan.pipeline),
         OPEN_PRECISION: f"{plan.precision}" in assumed,
-        OPEN_LAYOUT: not is_printed(columns, facts) and plan.zero_stage < 3,
+        OPEN_LAYOUT: not is_printed(columns, facts)
+        and (plan.zero_stage < 3 or _is_withheld(columns, machine, assumed)),
     }
     return plan, tuple(assumed), tuple(mark for mark, is_unknown in unknown.items() if is_unknown)
+
+
+_WITHHELD = re.compile(
+    r"\b(?:layout|plan|strategy|parallel\w*|degrees?)\b.*\b(?:not|un|never)[\s-]?(?:\w+ )?"
+    r"(?:printed|given|stated|listed|published|disclosed|known|specified|reported)\b"
+)
+
+
+def _is_withheld(columns: Columns, machine: Machine, assumed: Sequence[str]) -> bool:
+    """Whether notes say that the layout is told nowhere, of GPUs whose sharding only the software's habit tells."""
+    is_habit = "ZeRO 3" in assumed and machine.family not in ("tpu", "trainium")
+    return is_habit and any(_WITHHELD.search(clause) for clause in clauses(columns.text("notes")))
 
 
 def _microbatch(

@@ -136,10 +136,14 @@ def _numbers(text: str) -> dict[str, float]:
         found["pipeline"] = next(
             (float(clause.split()[0]) for clause in clauses(text) if _STAGES.fullmatch(clause)), None
         )
+    if not found["local_batch"] and not found["micro_batch"]:
+        own = filter(None, map(_PER_RANK.fullmatch, clauses(text)))
+        found["local_batch"] = next((float(each[1]) for each in own), None)
     undivided = [name for name, words in meanings.ABSENT.items() if not found[name] and absent(text, words)]
     return {name: value for name, value in found.items() if value} | dict.fromkeys(undivided, 1.0)
 
 
+_PER_RANK = re.compile(r"(\d+) (?:per|a|on each) (?:gpu|device|rank)")
 _STAGES = re.compile(r"\d+ stages")  # and nothing else in the clause
 
 

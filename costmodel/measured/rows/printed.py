@@ -82,6 +82,25 @@ def plain(row: Mapping[str, str]) -> Mapping[str, str]:
     return given | {"notes": "; ".join(word for word in words if word)}
 
 
+_OF_A_SIZE = re.compile(r"(?:\b(?:for|of|at)\s(?:the\s)?|^\s*)(\d+(?:\.\d+)?)\s?[Bb]\b(?!\s?(?:tok|param))")
+_SAME_SIZE = 1.2
+
+
+def of_own_size(row: Mapping[str, str]) -> Mapping[str, str]:
+    """The row without what its notes tell of other sizes where they tell of its own: `no AC for 7B, full for 70B`."""
+    notes = row.get("notes") or ""
+    own = as_number((row.get("params_B") or "").lower(), 1e-9)
+    if not own or not _OF_A_SIZE.search(notes):
+        return row
+    parts = re.split(r"(?<=[;,|])", notes)
+    sizes = [[float(size) for size in _OF_A_SIZE.findall(part)] for part in parts]
+    is_own = [any(own / _SAME_SIZE < size < own * _SAME_SIZE for size in each) for each in sizes]
+    if not any(is_own):
+        return row
+    kept = (part for part, each, mine in zip(parts, sizes, is_own, strict=True) if mine or not each)
+    return {**row, "notes": "".join(kept)}
+
+
 def _shortened(name: str, cell: str) -> str:
     return cell[:_LONG] if name in ("hardware", "model") else _DIGITS.sub(r"\1", cell)
 

@@ -17,7 +17,7 @@ _PLAIN = re.compile(
     r"(?!\s*\+)"
 )
 _UNDIVIDED = (
-    "weight*|param* is|are? replicated|whole on|across|over every|each|all",
+    "weight*|param* is|are? replicated|whole on|across|over every|each|all|dp|data*",
     "ddp",
     "plain|pure data parallel*",
     "data parallel* only",
@@ -47,6 +47,7 @@ _OF_SHARDING += (
     "reshard*",
 )
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
+_BY_DEFAULT = ("reshard* after? forward policy? default", "default reshard*")
 _KEPT = ("param*|weight* kept|stay|left gathered|whole|after",)  # the same, said
 _OF_SHARDING += _KEPT
 _OF_SHARDING += (
@@ -78,7 +79,7 @@ def sharding(
         assumed.append(f"ZeRO {stage}")
     if stage == 2 and degrees["pipeline"] > 1:
         assumed.append("gradients reduced once a step")  # which `ZeroRow.under` does
-    if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp":
+    if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp" and not _gathers_again(told, cell):
         stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
         assumed.append("weights stay gathered under the pipeline")
     if said(told, _PLUS_PLUS) or said(cell, _PLUS_PLUS):
@@ -92,6 +93,10 @@ def sharding(
     return {"zero_stage": stage, "data_shard": shard if 0 < shard < ranks and ranks % shard == 0 else None}
 
 
+def _gathers_again(*texts: str) -> bool:
+    return any(said(text, _GATHERED) and not said(text, _BY_DEFAULT) for text in texts)
+
+
 def _told(columns: Columns, cell: str) -> tuple[str, int | None]:
     """What the words tell of sharding, and the stage that the cell means, or else they do."""
     told, by_words = _in_words(columns.text("notes"))
@@ -100,6 +105,11 @@ def _told(columns: Columns, cell: str) -> tuple[str, int | None]:
     stage = stage_of(cell) if cell else by_words
     keeps = stage == 3 and not _NAMED_3.search(cell) and (by_words == 2 or _keeps_weights(told))
     return told, 2 if keeps else stage
+
+
+def is_fully_sharded(columns: Columns) -> bool:
+    """Whether the row says that all ranks share the weights, as where neither tensors nor layers need be divided."""
+    return _told(columns, columns.text("zero_stage_or_fsdp"))[1] == 3
 
 
 def stage_of(cell: str) -> int | None:

@@ -35,6 +35,7 @@ GRADIENTS = (
     ("fp32|float32|32_bit|single_precision sum*|accum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
+    ("gradient|grad is|are? kept|stored|held|reduced? in|as? bf16|bfloat16|16_bit", "bf16"),
     ("gradient|grad compressed|cast to bf16|bfloat16|fp16|16_bit", "bf16"),
 )  # fmt: skip
 """The format in which gradients add up."""

@@ -105,6 +105,7 @@ _OF_ANOTHER = re.compile(
 _NO_PIPELINE = re.compile(r"\b(?:data|input|loader|prefetch\w*|preprocessing)[\s\-]*$")  # of data, before they are used
 _NO_DEGREE = re.compile(r"\b(?:sharded|per|dcn|ici)[\s\-]*$")
 """`sharded data parallel 8`, `batch per DP 36`, copies beside what MaxText's `ici_fsdp_parallelism` divides."""
+_IN_BRACKETS = re.compile(r"[a-z]\s?\(\d")
 _OF_A_PART = re.compile(r"\b(?:pipeline|pipe|context|micro|mini|local|device|gpu|rank|core)[\s\-]*$")
 _OF_ALL = re.compile(r"(?:batch|bs|bsz|model|window)\b|(?:bs|bsz)\d")  # `micro batch` is no `batch`
 
@@ -127,6 +128,8 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
             of_another = (
                 _OF_ANOTHER.search(before) or no_degree or (_OF_ALL.match(found[0]) and _OF_A_PART.search(before))
             )
+            if _IN_BRACKETS.search(found[0]) and re.search(r"(?<![\w.])\d+[\s\-]$", before):
+                continue  # 8 accumulation steps (1024 sequences)
             if not of_another and _verdict(clause, start, end, _compiled(phrase)[1]):
                 return float(found[1].replace(",", ""))
     return None
@@ -181,14 +184,17 @@ _NOT_AFTER = re.compile(
     r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture|runs?|variants?)){0,3}"
     r"(?:[\s:=(?.\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|device|frac\w*"
     r"|ratio)\b)*"
-    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
+    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|n/a\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
     r"|never\b(?=\W*$|\s?[)\]]|\s(?:used|enabled|applied|needed|active|set|switched|turned)\b)|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|(?:(?:is|are|was|were) )?(?:left out|omitted|skipped)\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
-    r"|not (?:yet|there|implemented)\b"
+    r"|not (?:yet|there|here|in (?:this|these)|implemented)\b"
     r"|(?:left )?for (?:the )?future|planned\b)"
 )
-_NOT_IN_THE_END = re.compile(r"\band (?:is|was|are|were)(?: \w+)? (?:not (?:used|enabled)|off|disabled)\b")
+_NOT_IN_THE_END = re.compile(
+    r"\b(?:and (?:is|was|are|were)(?: \w+)?|(?:both|all)(?: (?:is|was|are|were))?)"
+    r" (?:not (?:used|enabled)|unused|off|disabled)\b"
+)
 _OPEN_BEFORE = re.compile(
     r"\b(?:whether|if|maybe|perhaps|possibly|unknown|available|may|can|no (?:mention|word|information|details?)"
     r" (?:of|on|about))\W+(?:\w+\W+){0,2}$"
@@ -201,14 +207,21 @@ _OPEN_AFTER = re.compile(
     r"|\bfrom (?:conf|preset)"
 )
 _SWITCHED = re.compile(
-    r"^[\s.:=(\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
+    r"^[\s.:=(\-]*(?:(?:is|are|was|were|had to be|has to be|must be) )?(?:(?:switched|turned) )?"
+    r"(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
 )
+_AND_MORE, _SHORT = re.compile(r"^\s(?:and|&)\s.*"), 3  # `SP and AC`, not `checkpoints and interruptions`
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
+
+
+_HOW_MANY = re.compile(
+    r"\((?:the |its |their )?(?:number|degree|count|size|how many)\b[^()]*\)"
+)  # which is open, not whether
 
 
 def _around(clause: str, start: int, end: int) -> tuple[str, str, str]:
     """What stands before, in and behind the place, as far as words act."""
-    return clause[max(0, start - _REACH) : start], clause[start:end], clause[end : end + _REACH]
+    return clause[max(0, start - _REACH) : start], clause[start:end], _HOW_MANY.sub("", clause[end : end + _REACH])
 
 
 def _denied(clause: str, start: int, end: int) -> bool:
@@ -226,7 +239,9 @@ def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
         return False
     if _OPEN_AFTER.search(after):
         return None
-    alone = not re.search(r"\w", before + after.partition("(")[0])  # an item of a list
+    own, more = before.rpartition(":")[2], after.partition("(")[0]
+    more = _AND_MORE.sub("", more) if end - start <= _SHORT else more
+    alone = not re.search(r"\w", own + more)  # an item of a list
     if switched and not (alone or _SWITCHED.match(after) or _WITH_BEFORE.search(before)):
         return None
     return True

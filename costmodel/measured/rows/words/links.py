@@ -1,5 +1,6 @@
 """Links in words: bytes per second between nodes and inside them, per accelerator and direction."""
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -8,14 +9,19 @@ _CARDS_BITS = {"5": 100e9, "6": 200e9, "7": 400e9, "8": 800e9}  # NVIDIA's data 
 _RATE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?([GgTt])([Bb](?:it|yte)?s?)?(/s(?:ec)?|ps|E)?(?!\w)")
 _SAME = 0.01
 _ALL_LINKS = 7.5  # times what is usual: also those inside a node (Gaudi's 24 ports)
+_LINKS_OF_NODE = 4  # as many as accelerators: one each
 _SLOW = 50e9 / 8  # bytes per second, up to which a link is the node's only one where more is usual (10 GbE)
+_OMNI_PATH_BYTES_PER_S = 21e9 / 8
+"""What one channel of NCCL carries over Omni-Path without Intel's plug-in, by verbs. All-reduces of 4 GB over 4 nodes
+of Jean Zay: .709 s on V100 (4 channels of 4 GPUs), 1.529 s on A100 (2 channels), 85 and 41 Gb/s of the four links' 400.
+Source: bigscience-workshop/bigscience, `experiments/bandwidth`, January 2022 (55 Gb/s on 16 nodes of V100)."""
 _PCIE_BYTES_PER_S = {300e9: 32e9, 450e9: 64e9}  # 16 lanes of the generation of an accelerator with such links
 _COUNTS = (
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=\d)",  # 4x100, before what else is counted
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
     r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b|adapters?\b)",
     r"(?<![\w.\-])(\d+)\s+(?![gt](?:b|bits?|bytes?|be|bps|ps)?\b)"  # 400 Gbps counts nothing
-    r"(?:\w+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
+    r"(?:[\w\-]+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
     r"(?<![\w.\-])(\d+)\s+(?!(?:nodes?|gpus?|hosts?|servers?|chips?|devices?|ranks?|racks?|links?|of|per|with|at|and|x)\b)"
     r"[a-z][\w\-]*\s(?=\d+\s?[gt]b?(?:it|ps|/s|e)|[ehnx]dr)",  # 4 Omni-Path 100 Gb/s
     r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)(?:\s(?:efa|ib|infiniband|roce|ethernet|nics?|hcas?|ports?|links?))?\s*[x*]\s*(\d+)\b",
@@ -33,6 +39,7 @@ _NETWORK = _any_case(
 )
 _IN_BITS = re.compile(r"\d\s?[GT]b|\d\s?G\b|\d\s*x\s*\d+\s?[GT]")  # links of a node are told in bytes
 _ASIDE = _any_case(r"pcie?\b|storage|management|data bandwidth|controller|not stated|unknown|not published")
+_OMNI_PATH = _any_case(r"omni-?\s?path|\bopa\b|\bjean[\s-]zay\W.*\b[av]100")  # whose later nodes have InfiniBand
 _CARD = _any_case(r"(?:connect-?x|cx)-?([5-8])\b")
 _CHIP_NAME = r"(?:[abhv]\d{2,3}0|g[bh]\d00|mi3\d\d)"
 _HOST = r"(?:node|host|server|machine|vm|instance|box)"
@@ -50,10 +57,11 @@ def between_nodes(note: str, per_node: int, usual: float | None = None) -> float
 
     `8x200 Gb/s per node`, `400G NDR per GPU`, `4x HDR ConnectX-6 per node`, `8x400G`, `3.2 Tbps`, ... A rate of which
     nobody says whose it is is an accelerator's where that is `usual`, the node's above that and far below it, and
-    a little below it one of unknown number.
+    a little below it one of unknown number. Over Omni-Path no more than what NCCL carries there.
     """
     rates = (_rate(clause, per_node, usual) for clause in _of_network(note))
-    return next((rate for rate in rates if rate is not None), None)
+    printed = next((rate for rate in rates if rate is not None), None)
+    return min(_OMNI_PATH_BYTES_PER_S, printed or usual or math.inf) if _OMNI_PATH.search(note) else printed
 
 
 def _of_network(note: str) -> Iterator[str]:
@@ -71,6 +79,7 @@ def _of_network(note: str) -> Iterator[str]:
 
 _BARE = re.compile(r"(?<![\w.])(\d+)\s*x\s*(25|40|50|100|200|400|800|1600)(?![\w.])(?!\s*[GgTt][Bb])")
 _IN_WORDS = {"one": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
+_GENERATION = _any_case(r"\b([ehnx]dr)\s(\d{3})\b(?!\s?[gt])")
 _WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][Dd][Rr]|(?:NIC|HCA|port)s?\b))")
 _CARDS_BEHIND = _any_case(
     r",\s+(?=\d+\s(?:nics?|hcas?|adapters?|ports?|rails?)\b(?![^,;|]*\d\s?[gt]))"
@@ -85,6 +94,7 @@ _IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
 
 def _spelt(note: str) -> str:
     """The note with the unit of `8x200`, and rates out of brackets that say whose they are: `4x NIC (200 Gb/s)`."""
+    note = _GENERATION.sub(r"\1\2", note)
     note = _WORDED.sub(lambda found: _IN_WORDS[found[0].lower()], note)
     note = _PORTS.sub(lambda found: f"{int(found[1]) * (2 if found[2].lower() == 'dual' else 4)}x ", note)
     note = _RAILS.sub(lambda found: "2x " if found[1].lower() == "dual" else "4x ", note)
@@ -101,7 +111,10 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
     counted = _CARD.sub("card", clause)  # whose own number counts nothing
     found = next((found for pattern in _COUNTS if (found := re.search(pattern, counted, re.IGNORECASE))), None)
     count = int(found[1]) if found else 1
+    if count > 1 and any(abs(rate - count * each) <= _SAME * rate for each in _rates(clause)):
+        return rate / per_node  # 3.2 Tb/s (8 x 400 Gb/s)
     if _PER_CHIP.search(clause) and not _PER_NODE.search(clause):
+        count = 1 if count == per_node >= _LINKS_OF_NODE else count  # `100 Gb/s per GPU (8x100G)`
         return count * rate if usual is None or count * rate < _ALL_LINKS * usual else None
     if found or usual is None or _PER_NODE.search(clause):
         return count * rate / per_node
@@ -114,7 +127,7 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
 
 def _printed(clause: str) -> float | None:
     """The largest rate that the clause prints, or that of the generation or the card it names."""
-    rates = [rate for found in _RATE.finditer(clause) if (rate := _bytes_per_s(found)) is not None]
+    rates = _rates(clause)
     if rates:
         return max(rates)
     generation = re.search(r"\b([ehnx]dr)(\d*)\b", clause, re.IGNORECASE)
@@ -122,6 +135,10 @@ def _printed(clause: str) -> float | None:
         return (1e9 * float(generation[2]) if generation[2] else _BITS[generation[1].lower()]) / 8
     card = _CARD.search(clause)
     return _CARDS_BITS[card[1]] / 8 if card else None
+
+
+def _rates(clause: str) -> list[float]:
+    return [rate for found in _RATE.finditer(clause) if (rate := _bytes_per_s(found)) is not None]
 
 
 def _bytes_per_s(found: re.Match[str]) -> float | None:

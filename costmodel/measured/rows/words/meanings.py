@@ -13,6 +13,7 @@ from costmodel.measured.rows.words.formats import PRECISIONS as PRECISIONS
 from costmodel.measured.rows.words.formats import SCALINGS as SCALINGS
 from costmodel.measured.rows.words.formats import STATES as STATES
 from costmodel.measured.rows.words.formats import SUBMISSIONS as SUBMISSIONS
+from costmodel.measured.rows.words.offloads import OFFLOADS
 from costmodel.measured.rows.words.software import FOLDED as FOLDED
 from costmodel.measured.rows.words.software import SCHEDULES as SCHEDULES
 from costmodel.measured.rows.words.software import SHARDINGS as SHARDINGS
@@ -21,8 +22,6 @@ from costmodel.measured.rows.words.software import releases
 
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
-_HOST = "cpu|host|grace|ram|dram|lpddr*|nvme|ssd|system_memory|main_memory"
-_MOVED = "sent|moved|kept|parked|stored|spilled|swapped|live|streamed|copied"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
 _HIDDEN = "overlap*|hide|hiding|hidden_behind|hidden_under|hidden_by|fully_hidden|completely_hidden|entirely_hidden"
 _RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|ckpting|remat*|rematerial*|ac"
@@ -43,7 +42,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "async* p2p|pipeline_parallel*",
     ),
     "overlap_expert": (f"{_MIXED} & {_HIDDEN}", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
-    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
+    "overlap_any": (f"{_COMM} & {_HIDDEN}", "overlap* of? all|any? comm*|collective*", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "whole_sequences": ("tp mode all_reduce",),  # K: nanotron's, beside REDUCE_SCATTER
     "context_parallel": ("context parallel*", "cp!"),
@@ -62,7 +61,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
     "first_dense": ("first layer is? dense",),
     "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
-    "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "whole_heads": ("ulysses|alst", "cp|context_parallel* & all_to_all|a2a"),
     "multi_token": ("mtp num? layer*|module*|depth*?", "multi_token predict*", "nextn predict* layer*"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8",
@@ -77,39 +76,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "parallel residual*",
     ),
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
-    "host_optimizer": (
-        "offload* & optimizer|optim",
-        f"optimizer state? is? in|on|to the? grace? {_HOST}",
-        "cpu|host adam*|optimizer",
-        "adam*|optimizer on|in|by the? cpu|grace|host",
-        "optimizer state? and fp32? activation*|checkpoint*|param*|weight*|master*|gradient* checkpoint*? to|on|in the?"
-        f" {_HOST}",
-        f"optimizer & {_MOVED} to|in|into|on the? {_HOST}",
-        "deep_speed? cpu adam*",
-        "adam*|optimizer step|update on|by|in the? cpu|host",
-        "zero stage? 2|3? offload*|infinity",
-    ),
-    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host",  # of what is not said
-        "zero stage? 2|3? plus|with|and offload*"),
-    "offloaded_activations": (
-        "offload* of|for|all|the? activation*",
-        "activation* checkpoint*? cpu|host|memory? offload*",
-        "full|selective? activation|gradient|grad|act? checkpointing|ckpt with cpu|host offload*!",  # of nothing else
-        "activation* is|are? in|on|to|offloaded cpu|host",
-        "activation* is|are? offloaded",
-        "grad|gradient|activation checkpoint*|ckpt is|are? offloaded",
-        f"activation* & {_MOVED} to|in|into|on the? {_HOST}",
-        "activation* checkpoint*? is|are? to|in|on the? cpu|host|ram|nvme",
-        "checkpoint|ckpt cpu|host? offload* to? cpu|host|ram",
-        "offload* of? the? layer|block? input*|carry|carries",
-        "offload* of|the? of|the? checkpoint|ckpt",
-    ),
-    "offloaded_weights": (
-        "offload* & param*|weight*|model_states",
-        "param*|weight* is|are? in|on|to the? cpu|host|nvme|ssd",
-        f"param*|weight* & {_MOVED} to|in|into|on the? {_HOST}",
-        "param*|weight* & state|optimizer is|are? in|on|to the? cpu|host|nvme|ssd",
-    ),
+    **OFFLOADS,
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
@@ -232,7 +199,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "micro_batches~ of # sequence*|sample*", "# sequence|sample micro_batch", "micro~ #"),
     "local_batch": (
         "local batch size? #",
-        "per device|gpu|rank train? batch size? #",
+        "per? device|gpu|rank train? batch size? #",
         f"batch|bs|bsz size? {_BATCH_OF} #",
         f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
         f"# sequence*|seq|sample* {_BATCH_OF}",
@@ -284,6 +251,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "context parallel* world? size|degree? #",
         "# way context|cp|ring|ulysses",
         "ulysses sp|sequence_parallel*? size|degree? #",
+        f"over|across|on|among the|all? # {_DEVICES} & ulysses|ring_attention|sequence_parallel*|context_parallel*",
         "ring attention|attn over|across|on|size|degree #",
         "ring size|degree #",
     ),
@@ -340,8 +308,8 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
-    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn|backend", "flash_2"),
-    ("fa|flash ck", "flash_2"), ("te|transformer_engine with|via|on ck", "flash_2"),
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("fa|flash*|attention|attn|backend & ck", "flash_2"),
+    ("te|transformer_engine with|via|on ck", "flash_2"),
     ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
@@ -363,10 +331,11 @@ RECOMPUTES = (
     *_POLICIES, ("remat*|policy & save* nothing", "full"),
     (f"full* gradient|activation|grad|act|layer|block {_RECOMPUTE}", "full"),
     (f"full* {_RECOMPUTE}", "full"), ("recompute* activations full*", "full"),
-    (f"selective|sel & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
+    (f"selective|selectively|sel & {_RECOMPUTE}", "selective"),
+    ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
-    (f"core|attention|attn & {_RECOMPUTE}", "selective"),
-    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe layer* {_RECOMPUTE}", "selective"),
+    (f"core|attention|attn|mla & {_RECOMPUTE}", "selective"),
+    (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe|expert layer* & {_RECOMPUTE}", "selective"),
     (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),
     (f"remat* & {_SAVE}", "selective"),
@@ -382,7 +351,7 @@ RECOMPUTES = (
     ("gradient|activation|grad|act|layer checkpointing|checkpoint|ckpt|ckpted|recompute*|recomputation", "full"),
     (f"{_RECOMPUTE} num layer*", "full"), ("selective!", "selective"),
     ("recompute*!", "full"), ("checkpoint*|ckpt of? the? activations", "full"),  # K: Megatron's flag before 2022
-    ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"),
+    ("checkpointing|checkpoint|ckpt|remat*|recomputation|ac!", "full"), (f"{_RECOMPUTED} # %", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
 

@@ -11,10 +11,11 @@ def clauses(text: str) -> tuple[str, ...]:
     """The text as phrases take it, cut where a negation ends, without what it tells of other runs; lists of what is
     absent are spelt out."""
     text = _OTHER_ROWS.sub(" ", spelt(text))
-    text = _ASIDE.sub("", text) if "slower" in text or "worse" in text else text
+    text = without_asides(text)
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
-        r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
+        r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|(?<!\bno)(?<!\bwithout)\s(?=--[a-z])|\s(?:but|while|whereas)\s",
+        text,
     )
     parts = [part for part in parts if not _OF_OTHERS.search(part)] if _OF_OTHERS.search(text) else parts
     parts = [_COMPARED.sub(" ", part) for part in parts] if _COMPARED.search(text) else parts
@@ -25,9 +26,25 @@ def clauses(text: str) -> tuple[str, ...]:
 _REMARK = re.compile(
     r"\b(?:is|was|were|are|proved|turned out|ran|runs)\s"
     r"(?:(?:about|much|slightly|even|to be|\d[\d.]*(?:\s?%|x)?)\s){0,3}"
-    r"(?:slower|worse)\b|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
+    r"(?:slower|worse|(?:not|no) (?:any )?(?:faster|better))\b"
+    r"|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
 )
-_ASIDE = re.compile(r"\([^()]*\b(?:slower|worse)\b[^()]*\)")
+_ASIDE = re.compile(r"\(([^()]*)\)")
+_OF_THE_REST = re.compile(
+    r"\b(?:slower|worse|(?:of|in|from) the same (?:post|blog|page|paper|table|figure)"
+    r"|(?:in|see) the (?:rows?|lines?|columns?|tables?) (?:above|below))\b"
+)
+
+
+def without_asides(text: str) -> str:
+    """The text without brackets that tell of other runs."""
+    return _ASIDE.sub(lambda found: "" if _tells_of_others(found[1]) else found[0], text) if "(" in text else text
+
+
+def _tells_of_others(text: str) -> bool:
+    return bool(_OF_OTHERS.search(text) or _OF_THE_REST.search(text))
+
+
 _OWN = re.compile(r"\b(?:this|these|it|which|that|runs?|rows?|steps?|recipe|training)\b")
 
 
@@ -46,18 +63,20 @@ def _is_remark(part: str, parts: list[str]) -> bool:
 
 _OTHER_ROWS = re.compile(
     r"(?:^|(?<=[;|])|(?<=\.\s))\s*(?!(?:this|these|all|both|same|our|each|every|the (?:rows|bars?|curves|columns))\b)"
-    r"(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns)\b"
+    r"(?:[\w.+\-]+\s){1,3}(?:rows|bars?|curves|columns|(?:row|column)(?=\s(?:is|was|has|gives|shows|uses|reaches)\b))\b"
     r"(?:(?![;|]|\.\s|\s(?:but|while|whereas)\s).)*"
 )
 """Sentences whose subject is other rows: `7B rows use TP 4, full AC`."""
 _OF_OTHERS = re.compile(
     r"\b(?:elsewhere|(?:would|could)(?!\s+not\s+fit)"
+    r"|(?:was|were) (?:used|run|trained|measured) (?:before|earlier|previously|formerly)"
     r"|siblings?|variants?(?! with\b)|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
     r"|(?:(?:an)?other|next|previous|following|preceding)"
     r" (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?|bars?|lines?)"
     r"|(?:earlier|previous|older|original) (?:\w+ )?(?:posts?|papers?|versions?|revisions?|blogs?|reports?|releases?)"
     r" (?:\w+ )?"
     r"(?:us\w+|ran|runs|had|has|have|was|were|is|are|gave|gives|printed|prints|said|says|lists?|listed)"
+    r"|(?:follows?|comes?|stands?|is|are) in (?:the )?(?:rows?|tables?|columns?|lines?) \d"
     r"|the rows? with(?:out)?\s.{1,60}\s(?:follows?|above|below|next|before)"
     r"|(?:rows?|columns?) of (?:the|this) table|in the same (?:figure|table|plot)"
     r"|(?:did|does|do|would) not (?:help|pay|improve)"

@@ -5,13 +5,14 @@ import re
 
 from costmodel.measured.rows.words import kinds
 from costmodel.measured.rows.words.grammar import Table, said
+from costmodel.measured.rows.words.own_words import without_asides
 
 
 @functools.lru_cache(maxsize=4096)
 def other_than_pretraining(source: str, model: str, notes: str) -> str | None:
     """Why a row is refused whose words name what is trained in other ways, or not at all; what they mention in passing,
     before or after the training, is no reason."""
-    told = re.split(r"[;|]|\.\s", _QUICK.sub("", notes))
+    told = re.split(r"[;|]|\.\s", without_asides(_QUICK.sub("", notes)))
     own = "; ".join(_FROM_THEN_ON.split(sentence)[0] for sentence in told if not _IN_PASSING.search(sentence))
     words = f"{source} | {model} | {own}"
     untrained = None if _TRAINS.search(words) else _reason(words, kinds.NO_TRAINING)

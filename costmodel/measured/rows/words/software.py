@@ -15,7 +15,7 @@ SOFTWARE_NAMES = (
     ("fairseq|fairseq2|open_diloco|prime_rl|simple_fsdp|ya_fsdp|bm_train", "fsdp"),  # K: their READMEs
     ("llama recipes|cookbook", "fsdp"),  # K: `examples` of meta-llama/llama-recipes
     ("sage_maker smp", "fsdp"), ("sage_maker model parallel*", "fsdp"), ("smdistributed", "fsdp"),  # K: SMP v2's guide
-    ("auto model", "fsdp"),  # K: NVIDIA-NeMo/Automodel's README: DTensor and FSDP2
+    ("auto model", "fsdp"), ("dtensor", "fsdp"),  # K: NVIDIA-NeMo/Automodel's README: DTensor and FSDP2
     ("torch xla|acc", "xla"), ("nano_gpt|nano_chat", "fsdp"),
     ("megatron bridge", "megatron-core"), ("megatron_core|mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
@@ -50,6 +50,7 @@ SHARDINGS = (
     ("dist|distributed|sharded fused? optimizer|optim|opt|adam*", 1),
     (f"param*|weight* & {_SPLIT} over|across|among|between all|dp|data_parallel*|rank*", 3),
     ("optimizer state? is|are? shard*|partition*", 1),
+    ("zero & stage~ 2|ii", 2), ("zero & stage~ 3|iii", 3), ("zero & stage~ 1", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
     ("fsdp|fsdp2|hsdp", 3), ("mics", 3), ("sharded data parallel*", 3), ("full* shard*", 3), ("hybrid shard*", 3),
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
@@ -68,7 +69,7 @@ SCHEDULES = (
     ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
     ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
     ("looped|looping|circular|breadth_first", "interleaved"),
-    ("gpipe|g_pipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
+    ("gpipe|g_pipe|torch_gpipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
     ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
 )  # fmt: skip
 """Pipeline schedules by name."""

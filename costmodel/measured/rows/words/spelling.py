@@ -1,5 +1,6 @@
 """Text as phrases take it: small letters, degrees each beside its name, numbers in digits, words in English."""
 
+import math
 import re
 
 from costmodel.measured.rows.words.languages import in_english
@@ -19,11 +20,23 @@ def _in_full(thousands: re.Match[str]) -> str:
     return f"{thousands[1]}{1024 * int(thousands[2])}"
 
 
+_OF_FACTORS = re.compile(
+    r"\b(gbs|global batch(?: size)?)(?: derived)?\s*(?:=|:|of|as)?\s*(\d{1,4}(?:\s*[x*]\s*\d{1,4})+)(?![\w.])"
+)
+
+
+def _multiplied(found: re.Match[str]) -> str:
+    return f"{found[1]} {math.prod(map(int, re.findall(r'[0-9]+', found[2])))}"
+
+
 def spelt(text: str) -> str:
     """The text in lower case, camel case parted, without quotes, in one spelling of blanks, dashes and negations."""
+    text = _MICRO.sub("micro batch size ", text) if _LETTERED.search(text) else text
     text = _RATE.sub("Gb/s", re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text)).replace("\u00d7", "x").lower()
     text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = numbered(in_english(text))
+    if "gbs" in text or "global batch" in text:
+        text = _OF_FACTORS.sub(_multiplied, text)
     for sign, expression, plain in _RESPELT:
         if sign in text:
             text = expression.sub(plain, text)
@@ -31,6 +44,8 @@ def spelt(text: str) -> str:
     return _degrees(text)
 
 
+_MICRO = re.compile(r"(?<![\w.\-])b\s?=\s?(?=\d)")  # as Megatron's papers have it, beside B, t and p
+_LETTERED = re.compile(r"(?<![\w.\-])(?:B|GBS|[tpd])\s?=\s?\d")
 _RATE = re.compile(  # of a link, neither a global batch size nor many gigabytes
     r"(?<=\d)\s?(?:G[Bb]s\b|gbs\b(?=\s(?:infiniband|ib|ethernet|roce|efa|nics?|hcas?|ports?|links?|network|nvlink|per)\b))"
 )
@@ -56,6 +71,10 @@ _RESPELT = (
     ("batches of", re.compile(r"\b(\d+ micro[\s-]?batches) of (?:size )?(?=\d)"), r"\1, micro batch size "),
     ("batches of", re.compile(r"\bmicro[\s-]?batches of (?:size )?(?=\d)"), "micro batch size "),
     ("-true", re.compile(r"\b(bf16|fp16|16)-true\b"), r"pure \1-bit"),  # K: Lightning's; `bf16: true` is another's
+    ("--use", re.compile(r"--use-(?=[a-z])"), "--"),
+    ("dim", re.compile(r"(?<=parallel) dim(?=\W+\d)"), " size"),
+    ("tok", re.compile(r"\b(\d+ (?:sequences|samples)) \([^()]*tok[^()]*\)"), r"\1"),
+    ("=", re.compile(r"\b(\d+) (?:seq(?:uence)?s|samples) =(?= ?\d)"), r"global batch size \1 ="),
     ("w/", re.compile(r"\bw/\s?(?=[a-z])"), "with "),
     ("tok", re.compile(r"(?<![\w.])(\d+)\s*x\s*\d[\d,]*k?[\s\-]tok(?:en)?s?\b"), r"\1 sequences"),  # each of so many
     ("k", re.compile(r"\b((?:gbs|batch size)\s*(?:[=:]|of)?\s*)([1-9]|[12]\d)k\b(?![\s\-]*tok)"), _in_full),
@@ -148,7 +167,7 @@ def _of_formulas(text: str) -> str:
         text = _COPIES.sub("replicate ", text) if "fsdp=" in text else text
         text = _OF_MESH.sub("tp=", text)
     text = _SUBSCRIPT.sub("", _NAMED.sub(lambda found: f"{found[1][0]}p=", text))
-    if "interleav" in text:
+    if "interleav" in text or "virtual" in text:
         text = _CHUNKS.sub("vpp=", text)
     letters = {found[1] for found in _FORMULA.finditer(text)}
     are_degrees = "p" in letters and letters & {"t", "d"}
