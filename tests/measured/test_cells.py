@@ -76,7 +76,8 @@ def test_omni_path_carries_what_nccl_reaches_over_it():
     """21 Gb/s an accelerator, whatever its links have; unless they are slower, or the note says nothing of them."""
     for note in ("4x100 Gb/s Omni-Path links per node", "OPA 100 Gb/s per GPU", "Jean Zay V100 nodes of 4"):
         assert between_nodes(note, 8, 25e9) == 21e9 / 8, note
-    assert between_nodes("1x100 Gb/s Omni-Path per node", 8, 25e9) == 100e9 / 64
+    for note in ("1x100 Gb/s Omni-Path per node", "4 Omni-Path 25 Gb/s per node", "4 OPA 25 Gbps per node"):
+        assert between_nodes(note, 8, 25e9) == 100e9 / 64, note
     assert between_nodes("Jean Zay, H100 nodes", 4, 50e9) is None
 
 
