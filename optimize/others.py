@@ -133,7 +133,7 @@ def _first(sharding: Sharding, address: tuple[str, int], until: float) -> Iterat
     try:
         server = _listening(address)
     except OSError as error:
-        told = f"`coordinator` is '{sharding.coordinator}', where process 1 cannot listen ({error.strerror or error})"
+        told = f"`coordinator` is '{sharding.coordinator}', where process 0 cannot listen ({error.strerror or error})"
         raise CommandError(Status.bad_input, f"command line: {told}") from None
     with server:
         while missing:
@@ -149,8 +149,8 @@ def _first(sharding: Sharding, address: tuple[str, int], until: float) -> Iterat
                 continue
             process, processes = told
             if processes != sharding.processes or process not in missing:
-                expected = f"{sharding.processes} with the numbers 1 to {sharding.processes}, each once"
-                wrong = f"process {process + 1} of {processes} has come; expected {expected}"
+                expected = f"{sharding.processes} with the numbers 0 to {sharding.processes - 1}, each once"
+                wrong = f"process {process} of {processes} has come; expected {expected}"
                 raise CommandError(Status.bad_input, f"command line: {wrong}")
             missing.remove(process)
             yield line._replace(process=process)
@@ -221,5 +221,5 @@ def _lost(sharding: Sharding, process: int | None, when: str = "at the end") -> 
     """Say which process has ended, or, where that is not known, that one does not answer."""
     finished = "" if sharding.checkpoint is None else f"; what is finished is kept in {sharding.checkpoint}"
     waited = f"waited {sharding.wait_s:.0f} s for the others {when}, and at least one did not answer"
-    what = waited if process is None else f"has lost process {process + 1}, which has ended and did not answer"
-    raise OthersLostError(f"process {sharding.process + 1} of {sharding.processes} {what}{finished}")
+    what = waited if process is None else f"has lost process {process}, which has ended and did not answer"
+    raise OthersLostError(f"process {sharding.process} of {sharding.processes} {what}{finished}")

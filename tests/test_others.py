@@ -106,6 +106,6 @@ def test_whether_another_has_ended_is_seen_at_any_descriptor():
     connected = Others(Sharding(processes=2), [line])
     connected.check()
     other.close()
-    with pytest.raises(KeyboardInterrupt, match="has lost process 2"):
+    with pytest.raises(KeyboardInterrupt, match="has lost process 1"):
         connected.check()
     own.close()

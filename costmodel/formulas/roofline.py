@@ -102,16 +102,19 @@ def matmul_roofs(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stac
     """The forward product with its casts (the input gradient is as long), and the weight gradient.
 
     What products read has been cast to their format. In the mean of forward product and input gradient, half of what
-    passes is written. The weight gradient is added to an accumulator in the gradient's type, which is read and written.
+    passes is written. The weight gradient is added to an accumulator in the gradient's type, which is read and written:
+    a share of that beside the product, as the tiles of an output end together.
     """
     row, read = point.precision, point.precision.operand_share
     filling = stack.matmul_size0 * count.reciprocal_sizes * speed.matmul_fill_s_per_flop
     compute_s = count.flop * (speed.matmul_s_per_flop + filling)
     operand_bytes = 0.5 * (1 + read) * count.operand_bytes
     moved_bytes = operand_bytes + read * row.weight_bytes * count.weight_elements
-    written = 2.0 * (1 - stack.adds_apart) * point.gradient_bytes + stack.adds_apart * row.activation_bytes
+    sums, apart = 2.0 * point.gradient_bytes, stack.adds_apart
+    written = (1 - apart) * (1 - stack.sums_exposed) * sums + apart * row.activation_bytes
     accumulated_bytes = read * count.operand_bytes + written * count.weight_elements
-    added_bytes = stack.adds_apart * (row.activation_bytes + 2.0 * point.gradient_bytes) * count.weight_elements
+    added = (1 - apart) * stack.sums_exposed * sums + apart * (row.activation_bytes + sums)
+    added_bytes = added * count.weight_elements
     aside_s, casts_s = cast_s(count, point, speed, stack)
     product = Roof(
         compute_s=compute_s,

@@ -142,6 +142,7 @@ class Stack:
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
     cast_passes: Scalar = 1.0  # share of the casts to narrow formats that no other kernel does on its way
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
+    sums_exposed: Scalar = 0.0  # share of a weight gradient's passes over its sum that its product does not hide
     adds_apart: Scalar = 0.0  # 1 where a kernel of its own adds each weight gradient to its sum (roofline.py)
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less

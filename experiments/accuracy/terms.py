@@ -81,7 +81,7 @@ DROPPED: Mapping[str, Change] = {
     "scale-out traffic": _tiers(inner=False),
     "starts of collectives": _stack(collective_s=_LITTLE, ring_step_s=_LITTLE),
     "congestion": _stack(congestion=_LITTLE),
-    "contention": _stack(contention=_LITTLE),
+    "contention": _stack(contention=_LITTLE, expert_contention=_LITTLE),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
+from costmodel.specs import COUNT, COUNT_FROM_0, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
@@ -43,7 +43,8 @@ MOST_PLANS = 1_000  # plans: each is scored exactly and validated
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("fix", "out", "checkpoint", "software", "framework_version"), TEXT),
-    **dict.fromkeys(("at_most", "sequence", "top", "processes", "process"), COUNT),
+    **dict.fromkeys(("at_most", "sequence", "top", "processes"), COUNT),
+    "process": COUNT_FROM_0,
     **dict.fromkeys(("accelerators", "batch"), RANGE),
     **dict.fromkeys(("tokens", "wait", "deadline_days"), AMOUNT),
     "margin": PROBABILITY,
@@ -98,9 +99,9 @@ class Request:
     processes: Count = None
     """how many processes share the search, each started with the same command and its own --process"""
     process: Count = None
-    """which of them this one is, from 1"""
+    """which of them this one is, from 0"""
     coordinator: Text = None
-    """host:port of process 1, which the others reach it at"""
+    """host:port of process 0, which the others reach it at"""
     wait: Number = None
     """seconds to wait for the others before giving up; default: 60"""
     checkpoint: Text = None
@@ -165,16 +166,16 @@ def _framework_version(given: Given, framework: str | None) -> str | None:
 def _sharding(given: Given) -> Sharding:
     """Which part of the search this process does."""
     among = given.pick("processes", "process", "coordinator")
-    processes, process = among.get("processes", 1), among.get("process", 1)
+    processes, process = among.get("processes", 1), among.get("process", 0)
     if processes > 1 and len(among) < 3:
         missing = next(name for name in ("process", "coordinator") if name not in among)
-        example = "--process 1" if missing == "process" else "--coordinator 127.0.0.1:12345"
+        example = "--process 0" if missing == "process" else "--coordinator 127.0.0.1:12345"
         raise SpecError(f"{given.place('processes')}: `{missing}` is missing with `processes`; expected {example}")
-    if process > processes:
-        fail(given.place("process"), "process", process, f"an integer from 1 to `processes` ({processes})")
+    if process >= processes:
+        fail(given.place("process"), "process", process, f"an integer from 0 to {processes - 1}, below `processes`")
     return Sharding(
         processes=processes,
-        process=process - 1,
+        process=process,
         coordinator=among.get("coordinator"),
         checkpoint=Path(given.values["checkpoint"]) if "checkpoint" in given.values else None,
         wait_s=given.values.get("wait", WAIT_S),

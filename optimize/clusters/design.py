@@ -16,7 +16,18 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import COUNT_FROM_0, LEAF, MAPPING, PROBABILITY, Check, an, expecting, one_of
+from costmodel.specs import (
+    COUNT_FROM_0,
+    LEAF,
+    MAPPING,
+    PROBABILITY,
+    Check,
+    an,
+    anchored,
+    expecting,
+    load_curves,
+    one_of,
+)
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, DesignResult, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import (
@@ -72,7 +83,7 @@ def design(
     limits: Limits,
     *,
     template: Cluster,
-    curves: CurveRange,
+    curves: CurveRange | None = None,
     objective: Objective = Objective.time,
     fixed: Mapping[str, Any] | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -89,7 +100,8 @@ def design(
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
-    `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
+    `template` gives domains, latencies and software; `curves` prices and powers (default: those that ship, at the price
+    level of the template, as the command has them); `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
     the case of the prices whose interruptions lengthen training; `repair_s`: until a server that failed is back, for
@@ -97,6 +109,7 @@ def design(
     (`targets.joint`). What ends by `tolerance` (a gap) or after `work` evaluations (of each search and of each point of
     the frontier, which an empty `sweep` leaves out) is the same on every machine; what `seconds` ends is told.
     """
+    curves = curves or anchored(load_curves(), template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
     jobs, limits = _with_only_deadline(jobs, limits)
     wanted: dict[str, Any] = {"jobs": tuple(jobs), "limits": limits, "objective": objective, "fixed": fixed or {}}

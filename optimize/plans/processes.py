@@ -87,7 +87,7 @@ def joined(best: Best, others: Others, signature: str, top: int) -> Best:
     told = others.told([signature, best_json(best)])
     for number, (question, _) in enumerate(told):
         if question != told[0][0]:
-            wrong = f"process {number + 1} of {len(told)} searches something else than process 1"
+            wrong = f"process {number} of {len(told)} searches something else than process 0"
             raise CommandError(Status.bad_input, f"command line: {wrong}; expected the same command for all of them")
     best_of_all = Best()
     for _, part in told:

@@ -51,7 +51,7 @@ def commands(folder: Path) -> dict[str, list[list[str]]]:
         "calibrate": [["calibrate", "rows.csv", "--out", "out.toml"]],
         "measure": [["measure", "--seconds", "2", "--out", "out.toml", "--table", "out.csv"]],
         "design": [["design", *little, "--cluster", "h100", "--seconds", "8", "--out", "out"]],
-        "plan of two processes": [[*shared, "--process", n, "--out", f"out{n}"] for n in ("1", "2")],
+        "plan of two processes": [[*shared, "--process", n, "--out", f"out{n}"] for n in ("0", "1")],
         "experiments": [["run", "comp_vs_comm"]],
     }
     module = {name: "experiments" if name == "experiments" else "optimize.cli" for name in told}

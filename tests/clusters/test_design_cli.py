@@ -1,6 +1,7 @@
 """`equipoise design` as a user and as a program meet it: keys, files, refusals, and what nothing feasible tells."""
 
 import dataclasses
+import importlib
 import json
 import re
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 
 from costmodel.specs.loading import load_curves
 from optimize import cli, clusters
+from optimize.cli.design import resolve_design
 from optimize.clusters import notes
 from optimize.clusters.notes import missed
 from optimize.question.objective import Limits, Objective
@@ -49,6 +51,24 @@ def test_the_deadline_of_the_only_job_is_that_of_the_cluster():
         assert 0.9 * 4e5 < answer.continuous.quantities.train_s <= 4e5 * (1 + 1e-6)
         found.append((answer.continuous.value, answer.continuous.lower_bound))
     assert found[0] == pytest.approx(found[1], rel=1e-9)
+
+
+def test_python_has_the_prices_of_the_command(monkeypatch):
+    """Where nobody says which: those of the level of the template, not of the parts that curves were derived from."""
+
+    def told(template, curves, *_, **__):
+        seen.append((template.prices, curves))
+        raise InterruptedError  # no search
+
+    seen, module = [], importlib.import_module("optimize.clusters.design")
+    monkeypatch.setattr(module, "design_problem", told)
+    inputs = resolve_design({"model": "llama3-8b", "tokens": 1e12, "budget_usd": 1e7})
+    asked: list[dict[str, Any]] = [{}, {"curves": inputs.curves}]
+    for own in asked:
+        with pytest.raises(InterruptedError):
+            clusters.design(inputs.jobs, inputs.limits, template=inputs.template, **own)
+    assert seen[0] == seen[1]
+    assert seen[0][1] != load_curves()
 
 
 def test_keys_and_files(capsys, tmp_path, model):

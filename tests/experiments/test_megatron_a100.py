@@ -31,7 +31,7 @@ def test_megatron_of_2022_on_a100_by_its_software():
             data=accelerators // (tensor * pipeline), tensor=tensor, pipeline=pipeline, virtual_stages=chunks,
             schedule="interleaved" if chunks > 1 else "one_f_one_b", microbatch=microbatch, recompute=recompute,
             sequence_parallel=recompute == "selective", zero_stage=0, overlap_data=False, precision="fp16",
-            attention="unfused",
+            gradient_dtype="fp16", attention="unfused",
         )  # fmt: skip
         cluster = specs.load_cluster("a100-80gb", accelerators=accelerators, software="megatron-2022")
         told = explain(specs.load_workload(model, sequence=2048, batch=batch), cluster, plan)

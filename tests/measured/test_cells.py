@@ -72,6 +72,15 @@ def test_links_that_are_no_network():
     assert inside("NVLink 160 GB/s in node", 200e9) == 160e9
 
 
+def test_omni_path_carries_what_nccl_reaches_over_it():
+    """21 Gb/s an accelerator, whatever its links have; unless they are slower, or the note says nothing of them."""
+    for note in ("4x100 Gb/s Omni-Path links per node", "OPA 100 Gb/s per GPU", "Jean Zay V100 nodes of 4"):
+        assert between_nodes(note, 8, 25e9) == 21e9 / 8, note
+    for note in ("1x100 Gb/s Omni-Path per node", "4 Omni-Path 25 Gb/s per node", "4 OPA 25 Gbps per node"):
+        assert between_nodes(note, 8, 25e9) == 100e9 / 64, note
+    assert between_nodes("Jean Zay, H100 nodes", 4, 50e9) is None
+
+
 def test_links_of_a_node_by_their_number():
     for note in ("NVLink 4 inter-gpu connects", "NVLink with 4 links, 4 Omni-Path links", "4 NVLinks per GPU"):
         assert inside(note, 300e9) == 100e9, note

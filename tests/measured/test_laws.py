@@ -1,5 +1,6 @@
 """What is known of training at scale without a measured row: ratios and differences that any prediction must show."""
 
+import csv
 import dataclasses
 import math
 
@@ -13,6 +14,7 @@ from costmodel.formulas.cost import finished, work
 from costmodel.formulas.placement import ranks_by_tier
 from costmodel.formulas.timing import timing
 from costmodel.formulas.traffic import tiers_in_training
+from tests.support.row_by_hand import BULK, needs_bulk
 
 SEM = Exact(math)
 
@@ -92,21 +94,60 @@ def test_gradients_divided_under_a_pipeline_cost_no_more_time(schedule):
     assert times[1] == pytest.approx(times[0], rel=0.05)
 
 
-def seconds_with(adds_apart: float, microbatch: int) -> float:
+def seconds_with(microbatch: int, adds_apart: float = 0.0, sums_exposed: float = 0.0) -> float:
     """7B on 8 A100, 16 sequences a rank, plain data parallelism."""
     cluster = load_cluster("a100-80gb", accelerators=8)
-    cluster = dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, adds_apart=adds_apart))
+    stack = dataclasses.replace(cluster.stack, adds_apart=adds_apart, sums_exposed=sums_exposed)
+    cluster = dataclasses.replace(cluster, stack=stack)
     plan = Plan(data=8, microbatch=microbatch, zero_stage=0, recompute="full")
     return float(evaluate(load_workload("llama2-7b", sequence=2048, batch=128), cluster, plan).step_s)
 
 
 def test_sums_apart_cost_a_pass_over_the_gradients_of_each_microbatch():
     """Each weight gradient is read, and its 32-bit sum read and written: 10 bytes a parameter at HBM's rate."""
-    one, two = (seconds_with(1.0, size) - seconds_with(0.0, size) for size in (1, 2))
+    one, two = (seconds_with(size, adds_apart=1.0) - seconds_with(size) for size in (1, 2))
     assert one == pytest.approx(2 * two, rel=0.01)
+    assert one == pytest.approx(seconds_of(10.0), rel=0.05)
+
+
+def seconds_of(passes_bytes: float) -> float:
+    """Of passes over the matrices that layers of 7B hold, in 16 microbatches, at what A100's memory reaches."""
     stack = load_cluster("a100-80gb").stack
-    passes_s = 16 * 10.0 * 6.6e9 / (float(stack.hbm_ceiling) * 2.039e12)  # of the matrices that layers hold
-    assert one == pytest.approx(passes_s, rel=0.05)
+    return 16 * passes_bytes * 6.6e9 / (float(stack.hbm_ceiling) * 2.039e12)
+
+
+def test_sums_that_products_add_to_cost_the_share_that_these_do_not_hide():
+    """8 bytes a parameter and microbatch, read and written; a sum in a kernel of its own is as before."""
+    some = seconds_with(1, sums_exposed=0.45) - seconds_with(1)
+    assert some == pytest.approx(seconds_of(0.45 * 8.0), rel=0.05)
+    apart = (seconds_with(1, adds_apart=1.0, sums_exposed=share) for share in (0.0, 0.45))
+    assert next(apart) == next(apart)
+
+
+@needs_bulk
+def test_the_share_is_that_of_products_measured_alone():
+    """SimuMax's products of three sizes in any order on a B200: seconds that the one which adds to a sum takes beyond
+    those that do not, over those of reading and writing it at what memory reaches; by least squares of shares of them.
+    """
+    assert BULK is not None
+    with open(BULK / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"].startswith("SimuMax") and row["dtype"] == "bf16"]
+    alike: dict[tuple[int, ...], dict[bool, list[tuple[float, float]]]] = {}
+    for row in rows:
+        m, n, k = (int(part[1:]) for part in row["shape_or_bytes"].split())
+        adds, width = "accumulate True" in row["notes"], 4.0 if "output fp32" in row["notes"] else 2.0
+        seconds = 2.0 * m * n * k / (float(row["value"]) * 1e12)
+        alike.setdefault(tuple(sorted((m, n, k))), {}).setdefault(adds, []).append((seconds, 2.0 * width * m * n))
+    stack, chip = load_cluster("b200").stack, load_cluster("b200").accelerator
+    s_per_byte = 1.0 / (float(stack.hbm_ceiling) * float(chip.hbm_bytes_per_s))
+    longer, passes = [], []
+    for each in (each for each in alike.values() if len(each) == 2):
+        plain_s = sum(seconds for seconds, _ in each[False]) / len(each[False])
+        longer += [seconds / plain_s - 1 for seconds, _ in each[True]]
+        passes += [size_bytes * s_per_byte / plain_s for _, size_bytes in each[True]]
+    assert len(longer) == 226
+    share = sum(a * b for a, b in zip(longer, passes, strict=True)) / sum(b * b for b in passes)
+    assert share == pytest.approx(load_cluster("h100", software="megatron-core").stack.sums_exposed, abs=0.03)
 
 
 def test_weights_cast_before_they_are_gathered_halve_the_gathers():

@@ -59,6 +59,27 @@ def test_plans_of_other_sources(changes, field, value):
 
 
 @pytest.mark.parametrize(
+    ("cell", "words", "stages"),
+    [
+        ("FSDP2", "", (3, 1)),  # K: torchtitan's `get_fsdp_reshard_after_forward_policy`
+        ("FSDP2 (reshard_after_forward=default)", "", (3, 1)),
+        ("FSDP", "reshard_after_forward: default", (3, 1)),
+        ("FSDP2 (reshard_after_forward=always)", "", (3, 3)),
+        ("FSDP", "weights are resharded after each forward", (3, 3)),
+        ("FSDP2 (reshard_after_forward=never)", "", (2, 2)),
+        ("FSDP", "weights stay gathered", (2, 2)),
+        ("FSDP", "params kept whole after the forward pass", (2, 2)),
+    ],
+)
+def test_when_fsdp_gathers_again_without_a_pipeline_and_under_one(cell, words, stages):
+    rows = (
+        read(source="torchtitan", tp="1", pp=pp, dp=dp, vpp="", zero_stage_or_fsdp=cell, notes=words)
+        for pp, dp in (("1", "64"), ("4", "16"))
+    )
+    assert tuple(row.plan.zero_stage for row in rows) == stages
+
+
+@pytest.mark.parametrize(
     ("notes", "batch"),
     [
         ("batch size 16, gradient accumulation 8", 1024),

@@ -33,7 +33,7 @@ ONE_SOURCE = {
     **dict.fromkeys(
         [("overlap_data", meanings.FLAGS["overlap_data"][0]), ("async_tp", meanings.FLAGS["async_tp"][0])]
         + [("allocated_memory", "memory|mem|peak & allocated")]
-        + [("memory_of_all", phrase) for phrase in meanings.FLAGS["memory_of_all"]]
+        + [("memory_of_all", phrase) for phrase in meanings.FLAGS["memory_of_all"] if "rocm" not in phrase]
         + [("overlap_any", "overlap!"), ("eager", "eager"), ("sliding_window", "sliding window*")]
         + [("multi_token", "mtp num? layer*|module*|depth*?")]
         + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]

@@ -151,8 +151,8 @@ def test_as_many_links_as_accelerators_are_one_each(note):
 @pytest.mark.parametrize(
     "note",
     sentences(
-        "4 {Omni-Path|OPA|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node",
-        "4 Omni-Path 100 Gb/s",
+        "4 {InfiniBand|IB|Slingshot|CX-6|EFA} 100 {Gb/s|Gbps} per node",
+        "4 Slingshot 100 Gb/s",
         "4 Slingshot-11 NICs of 100 Gb/s",
     ),
 )

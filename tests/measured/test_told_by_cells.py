@@ -156,6 +156,17 @@ def test_other_columns_of_plans_and_times(tmp_path, header, cells, read_as):
     assert found.measured_step_s == 3.5 if read_as is None else getattr(found.plan, read_as[0]) == read_as[1]
 
 
+def test_sections_in_sections_and_units_of_batches(tmp_path):
+    path = tmp_path / "rows.csv"
+    header = "config.hardware.name,config.hardware.count,model,Prec,seq,Batch(seq),Tensorparallel,Pipelineparallel"
+    path.write_text(f"{header}\nH100,64,Llama-2-7B,fp8,4096,512,2,4\n")
+    (found,) = read_cases(path)
+    assert isinstance(found, Case)
+    plan = found.plan
+    read_as = (found.cluster.accelerators, found.workload.batch, plan.precision, plan.tensor, plan.pipeline)
+    assert read_as == (64, 512, "fp8_tensor", 2, 4)
+
+
 @pytest.mark.parametrize(("column", "cell"), [("peak_memory_allocated", "68719476736"), ("GB", "68.719476736")])
 def test_a_peak_of_memory_in_bytes(tmp_path, column, cell):
     assert read(tmp_path, f"hardware,gpus,model,{column}", f"H100,64,x 7B,{cell}").measured_mem_bytes == 68719476736

@@ -178,7 +178,7 @@ def _answer(running: subprocess.Popen[str], timeout_s: float = 120):
 
 def test_two_processes_return_the_list_of_one():
     shared = ("--processes", "2", "--coordinator", _address())
-    started = [_start("--any"), *(_start(*shared, "--process", str(i)) for i in (1, 2))]
+    started = [_start("--any"), *(_start(*shared, "--process", str(i)) for i in (0, 1))]
     alone, first, second = (_answer(process)[0] for process in started)
     for key in ("plan", "plans", "value", "gap", "lower_bound_s", "evaluations", "fitting", "simplest", "runner_ups"):
         assert first[key] == second[key], key
@@ -208,7 +208,7 @@ optimize.cli.main(sys.argv[1:])
 def _two(victim: int, sent: signal.Signals, moment: str):
     """One of two processes gets a signal at a moment; what the other one says, how long after, and both statuses."""
     shared = ("--processes", "2", "--coordinator", _address(), "--wait", "8")
-    other = _start(*shared, "--process", str(3 - victim))
+    other = _start(*shared, "--process", str(1 - victim))
     command = [sys.executable, "-c", _ENDS, str(int(sent)), moment, *ASK, *shared, "--process", str(victim)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ended:
         start = time.perf_counter()
@@ -217,7 +217,7 @@ def _two(victim: int, sent: signal.Signals, moment: str):
     return told, err, took_s, other.returncode, ended.returncode
 
 
-@pytest.mark.parametrize("victim", [1, 2])
+@pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("moment", ["connect", "met", "search_shared", "searched"])
 def test_a_killed_process_is_reported(victim, moment):
     """The other one ends by itself, with a status and one line, soon after its time limit, whichever is killed."""
@@ -225,12 +225,12 @@ def test_a_killed_process_is_reported(victim, moment):
     assert took_s < 8 + 5 + STARTED_S
     assert ended == -signal.SIGKILL
     assert (status, told["status"]) == (Status.incomplete.exit_status, "incomplete")
-    assert f"process {3 - victim} of 2" in told["message"]
+    assert f"process {1 - victim} of 2" in told["message"]
     assert "did not answer" in told["message"]
     assert err == f"equipoise: {told['message']}\n"
 
 
-@pytest.mark.parametrize("victim", [1, 2])
+@pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_who_has_the_answer_needs_nobody_any_more(victim, sent):
     """One that ends after all were told takes no answer from the other."""
@@ -239,7 +239,7 @@ def test_who_has_the_answer_needs_nobody_any_more(victim, sent):
     assert ended != 0
 
 
-@pytest.mark.parametrize("victim", [1, 2])
+@pytest.mark.parametrize("victim", [0, 1])
 def test_one_that_ends_before_all_is_looked_at_leaves_the_best_so_far(victim):
     """What frameworks take beside the lattice is a search of its own."""
     told, err, _, status, _ = _two(victim, signal.SIGKILL, "told")
@@ -250,16 +250,16 @@ def test_one_that_ends_before_all_is_looked_at_leaves_the_best_so_far(victim):
 
 def test_processes_with_different_questions_are_refused():
     shared = ("--processes", "2", "--coordinator", _address())
-    running = [_start(*shared, "--process", "1"), _start(*shared, "--process", "2", "--batch", "64")]
+    running = [_start(*shared, "--process", "0"), _start(*shared, "--process", "1", "--batch", "64")]
     told = [_answer(process)[0] for process in running]
     assert [each["status"] for each in told] == ["bad_input", "bad_input"]
-    assert all("process 2 of 2 searches something else than process 1" in each["message"] for each in told)
+    assert all("process 1 of 2 searches something else than process 0" in each["message"] for each in told)
 
 
 def test_two_with_one_number_are_refused():
     shared = ("--processes", "3", "--coordinator", _address(), "--wait", "20")
-    running = [_start(*shared, "--process", number) for number in ("1", "2", "2")]
+    running = [_start(*shared, "--process", number) for number in ("0", "1", "1")]
     told = [_answer(process)[0] for process in running]
     assert told[0]["status"] == "bad_input"
-    assert "process 2 of 3 has come; expected 3 with the numbers 1 to 3, each once" in told[0]["message"]
+    assert "process 1 of 3 has come; expected 3 with the numbers 0 to 2, each once" in told[0]["message"]
     assert [each["status"] for each in told[1:]] == ["incomplete", "incomplete"]

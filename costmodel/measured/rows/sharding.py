@@ -47,6 +47,7 @@ _OF_SHARDING += (
     "reshard*",
 )
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
+_BY_DEFAULT = ("reshard* after? forward policy? default", "default reshard*")
 _KEPT = ("param*|weight* kept|stay|left gathered|whole|after",)  # the same, said
 _OF_SHARDING += _KEPT
 _OF_SHARDING += (
@@ -78,7 +79,7 @@ def sharding(
         assumed.append(f"ZeRO {stage}")
     if stage == 2 and degrees["pipeline"] > 1:
         assumed.append("gradients reduced once a step")  # which `ZeroRow.under` does
-    if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp":
+    if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp" and not _gathers_again(told, cell):
         stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
         assumed.append("weights stay gathered under the pipeline")
     if said(told, _PLUS_PLUS) or said(cell, _PLUS_PLUS):
@@ -90,6 +91,10 @@ def sharding(
     if shard == degrees["data"] and "group" not in cell:  # a mesh, which context ranks share too (K: torchtitan's)
         shard = ranks
     return {"zero_stage": stage, "data_shard": shard if 0 < shard < ranks and ranks % shard == 0 else None}
+
+
+def _gathers_again(*texts: str) -> bool:
+    return any(said(text, _GATHERED) and not said(text, _BY_DEFAULT) for text in texts)
 
 
 def _told(columns: Columns, cell: str) -> tuple[str, int | None]:

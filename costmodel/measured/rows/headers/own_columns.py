@@ -117,7 +117,10 @@ def _of_part(name: str) -> Meaning | None:
     if alone := unit_alone(name):
         return meaning(alone)
     in_section = re.fullmatch(r"\w+(?:\.\w+)*\.[a-z]\w*(?: [\w ()/]+)?|[a-z]+/\w+_\w+", name)
-    return _of_setting(re.split(r"[./]", name)[-1]) if in_section else None
+    if in_section is None:
+        return None
+    *_, section, last = re.split(r"[./]", name)
+    return _of_setting(last) or (meaning(f"{section} {last}") if name.count(".") > 1 else None)
 
 
 def _of_setting(name: str) -> Meaning | None:
@@ -156,7 +159,7 @@ def words_of(name: str) -> tuple[str, str]:
     words = " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
     words = re.sub(r"^num (?:of|num) ", "num ", words)
     unit = re.sub(r"\s+", " ", bracket[1]) if bracket else ""
-    if unit in ("sequences", "seqs", "samples"):
+    if unit in ("sequences", "seqs", "samples") or (unit == "seq" and "batch" in words):
         return words, ""
     each = re.fullmatch(
         r"(ms|milliseconds?|min|minutes?) (?:per )?((?:global )?(?:it|iter(?:ation)?|step|batch))", words

@@ -1,5 +1,6 @@
 """Links in words: bytes per second between nodes and inside them, per accelerator and direction."""
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -10,6 +11,10 @@ _SAME = 0.01
 _ALL_LINKS = 7.5  # times what is usual: also those inside a node (Gaudi's 24 ports)
 _LINKS_OF_NODE = 4  # as many as accelerators: one each
 _SLOW = 50e9 / 8  # bytes per second, up to which a link is the node's only one where more is usual (10 GbE)
+_OMNI_PATH_BYTES_PER_S = 21e9 / 8
+"""What one channel of NCCL carries over Omni-Path without Intel's plug-in, by verbs. All-reduces of 4 GB over 4 nodes
+of Jean Zay: .709 s on V100 (4 channels of 4 GPUs), 1.529 s on A100 (2 channels), 85 and 41 Gb/s of the four links' 400.
+Source: bigscience-workshop/bigscience, `experiments/bandwidth`, January 2022 (55 Gb/s on 16 nodes of V100)."""
 _PCIE_BYTES_PER_S = {300e9: 32e9, 450e9: 64e9}  # 16 lanes of the generation of an accelerator with such links
 _COUNTS = (
     r"(?<![\w.\-])(\d+)\s*[x*]\s*(?=\d)",  # 4x100, before what else is counted
@@ -34,6 +39,7 @@ _NETWORK = _any_case(
 )
 _IN_BITS = re.compile(r"\d\s?[GT]b|\d\s?G\b|\d\s*x\s*\d+\s?[GT]")  # links of a node are told in bytes
 _ASIDE = _any_case(r"pcie?\b|storage|management|data bandwidth|controller|not stated|unknown|not published")
+_OMNI_PATH = _any_case(r"omni-?\s?path|\bopa\b|\bjean[\s-]zay\W.*\b[av]100")  # whose later nodes have InfiniBand
 _CARD = _any_case(r"(?:connect-?x|cx)-?([5-8])\b")
 _CHIP_NAME = r"(?:[abhv]\d{2,3}0|g[bh]\d00|mi3\d\d)"
 _HOST = r"(?:node|host|server|machine|vm|instance|box)"
@@ -51,10 +57,11 @@ def between_nodes(note: str, per_node: int, usual: float | None = None) -> float
 
     `8x200 Gb/s per node`, `400G NDR per GPU`, `4x HDR ConnectX-6 per node`, `8x400G`, `3.2 Tbps`, ... A rate of which
     nobody says whose it is is an accelerator's where that is `usual`, the node's above that and far below it, and
-    a little below it one of unknown number.
+    a little below it one of unknown number. Over Omni-Path no more than what NCCL carries there.
     """
     rates = (_rate(clause, per_node, usual) for clause in _of_network(note))
-    return next((rate for rate in rates if rate is not None), None)
+    printed = next((rate for rate in rates if rate is not None), None)
+    return min(_OMNI_PATH_BYTES_PER_S, printed or usual or math.inf) if _OMNI_PATH.search(note) else printed
 
 
 def _of_network(note: str) -> Iterator[str]:
