@@ -33,8 +33,8 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         extra_layers_last=extra[2],
         gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
         gradient_copy_bytes=_gradient_copy_bytes(plan, habits),
-        update_copy_bytes=4.0 * float(_keeps_copies(plan, habits)),
-        widened=float(_widens(plan, habits)),
+        update_copy_bytes=4.0 * float(habits.deepspeed_zero),
+        widens=float(_widens(plan, habits)),
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
         masters=float(plan.master_weights),
         fused_kernels=float(plan.fused_kernels and habits.fused_kernels),
@@ -83,17 +83,11 @@ def _gradient_copy_bytes(plan: Plan, habits: Habits) -> float:
     return own if habits.deepspeed_zero and options.DTYPE_BYTES[plan.gradient_dtype] > own else 0.0
 
 
-def _keeps_copies(plan: Plan, habits: Habits) -> bool:
-    """Whether gradients of what a rank updates stay in 32 bits beside its states."""
-    return habits.deepspeed_zero and plan.zero_stage > 0
-
-
 def _widens(plan: Plan, habits: Habits) -> bool:
-    """Whether the update makes 32-bit copies of gradients and drops them; an optimizer with narrow states reads them as
-    they are (K: Megatron-Core's precision-aware optimizer)."""
+    """Whether the update works on 32-bit copies of gradients; an optimizer with narrow states reads them as they are
+    (K: Megatron-Core's precision-aware optimizer)."""
     narrow = options.DTYPE_BYTES[plan.gradient_dtype] < options.DTYPE_BYTES["fp32"]
-    makes = habits.widens_gradients and not _keeps_copies(plan, habits)
-    return makes and narrow and plan.master_weights and plan.state_dtype == "fp32"
+    return habits.widens_gradients and narrow and plan.master_weights and plan.state_dtype == "fp32"
 
 
 def _offload(plan: Plan, habits: Habits) -> Offload | None:

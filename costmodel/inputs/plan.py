@@ -156,8 +156,8 @@ class PlanPoint:
     extra_layers_last: Scalar = 0.0
     gradient_bytes: Scalar = 4.0
     gradient_copy_bytes: Scalar = 0.0  # of gradients in the weights' own type, beside their sums
-    update_copy_bytes: Scalar = 0.0  # of gradients in 32 bits that lie beside the states of what a rank updates
-    widened: Scalar = 0.0  # 1 where the update makes 32-bit copies of narrower gradients, and drops them
+    update_copy_bytes: Scalar = 0.0  # under ZeRO: of gradients in 32 bits, beside the states of what a rank updates
+    widens: Scalar = 0.0  # 1 where the update makes 32-bit copies of narrower gradients, unless these lie there
     state_bytes: Scalar = 4.0
     masters: Scalar = 1.0  # 0 where there are no 32-bit copies of the weights
     fused_kernels: Scalar = 1.0
@@ -186,6 +186,16 @@ class PlanPoint:
         """Bytes of the 32-bit copy of a weight beside the weight; less where the weight itself is a part of it."""
         row = self.precision
         return self.masters * (row.master_bytes - row.shared_master * self.zero.weights * row.weight_bytes)
+
+    @property
+    def kept_copy_bytes(self) -> Scalar:
+        """Bytes of 32-bit copies of gradients that lie beside the states of what a rank updates: under ZeRO alone."""
+        return self.update_copy_bytes * self.zero.states
+
+    @property
+    def widened(self) -> Scalar:
+        """1 where the update makes 32-bit copies of narrower gradients, and drops them."""
+        return self.widens * (1 - self.kept_copy_bytes / 4.0)
 
     @property
     def data_shard(self) -> Scalar:

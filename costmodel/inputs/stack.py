@@ -98,6 +98,10 @@ class Habits:
         """The row of a pipeline schedule; of ZB-V that of the variant which this software runs."""
         return FOLDED[self.folded] if name == "zb_v" else SCHEDULES[name].row
 
+    def schedule_rows(self) -> dict[str, ScheduleRow]:
+        """The row of each pipeline schedule by its name."""
+        return {name: self.schedule_row(name) for name in SCHEDULES}
+
     def loss_row(self, name: str) -> LossRow:
         """The row of a loss; of the usual one the passes of this software's, and the bytes of its Stack."""
         row = options.LOSSES[self.loss if name == "usual" else name]

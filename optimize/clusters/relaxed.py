@@ -8,7 +8,7 @@ import numpy as np
 from costmodel import Scalar, as_floats, total
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import OpCounts, counts, memory, timed
-from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
+from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers
 from costmodel.specs import demands
 from optimize.lattice import OVERLAPS
 from optimize.question import RATES, Job, Money, Objective, PowerSum, Problem, at_rates
@@ -81,7 +81,7 @@ class RelaxedModel:
         habits = problem.machine.stack.habits
         self.plain = [embed(plain, job.workload, float(problem.domain), habits) for job in problem.jobs]
         self.schedule, self.zero = (
-            _rows(table, chosen) for table, chosen in ((schedule_rows(), starts[0]), (ZERO_STAGES, starts[1]))
+            _rows(table, chosen) for table, chosen in ((habits.schedule_rows(), starts[0]), (ZERO_STAGES, starts[1]))
         )
 
     def loss(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

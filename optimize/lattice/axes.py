@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from costmodel.formulas import domain_sizes
-from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
+from costmodel.inputs import SCHEDULES, Plan, embed, options
 from costmodel.specs import Demands
 from optimize.lattice.axis import Axis, Fixed, Keeps, distinct, divisors, recompute_names, wanted
 
@@ -84,7 +84,7 @@ def stages_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"schedule": schedule[None], "virtual_stages": virtual[None]}, legal
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
-        row = _rows_of(schedule_rows(), entries["schedule"], dtype)
+        row = _rows_of(d.cluster.stack.habits.schedule_rows(), entries["schedule"], dtype)
         return {"schedule": row, "virtual_stages": entries["virtual_stages"].astype(dtype)}
 
     return axis(rows, ("pipeline", "data", "microbatch"), make, embedded)

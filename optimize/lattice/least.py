@@ -12,7 +12,18 @@ import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, total
 from costmodel.formulas import OpCounts, counts, in_flight, memory
-from costmodel.inputs import SCHEDULES, PlanPoint, Position, RecomputeRow, Schedule, Stack, Workload, ZeroRow, options
+from costmodel.inputs import (
+    SCHEDULES,
+    Habits,
+    PlanPoint,
+    Position,
+    RecomputeRow,
+    Schedule,
+    Stack,
+    Workload,
+    ZeroRow,
+    options,
+)
 from optimize.lattice.axes import LARGEST_VIRTUAL
 
 SAFE = 1.0 - 1e-9  # for the rounding of sums
@@ -36,7 +47,8 @@ def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:
 def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
     """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
     modes = tuple(stack.habits.recompute_rows().values())
-    return lean_bytes(workload, stack, point, modes, [options.ZERO_STAGES[stage] for stage in (2, 3)])
+    stages = (0, 2, 3) if np.any(point.update_copy_bytes) else (2, 3)  # which ZeRO keeps beside what it divides
+    return lean_bytes(workload, stack, point, modes, [options.ZERO_STAGES[stage] for stage in stages])
 
 
 def lean_bytes(
@@ -49,7 +61,7 @@ def lean_bytes(
     """The same whatever their schedule and which of some modes of recompute they have, and of some ZeRO stages."""
     counted, least = counts(workload, point, _EXACT), np.array(np.inf)  # which neither of these changes
     counted = dataclasses.replace(counted, embeds_again=0.0)  # of which schedules that come back need no copy
-    held = [*leanest(point, counted.microbatches), *_sharing_ends(point, counted)]
+    held = [*leanest(point, counted.microbatches, stack.habits), *_sharing_ends(point, counted)]
     every = itertools.product(held, modes, shards or (point.zero,))
     for own, recompute, zero in every:
         chosen = dataclasses.replace(own, recompute=recompute, zero=zero)
@@ -57,16 +69,17 @@ def lean_bytes(
     return SAFE * least
 
 
-def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
-    """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
+def leanest(point: PlanPoint, microbatches: np.ndarray, habits: Habits) -> list[PlanPoint]:
+    """Rows under 1F1B, and under each of the other schedules, as the software has them, that keeps fewer live anywhere:
+    of those that ship V-Half and V-Min alone do.
 
     What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
     ends; without what it keeps for stages before the last, at the same end on all of them.
     """
     remaining = (point.pipeline, np.maximum(point.pipeline - 1, 1), np.ones_like(point.pipeline))
     usual, leaner = [in_flight(point, microbatches, left, _EXACT) for left in remaining], []
-    for schedule in SCHEDULES.values():
-        row, several = schedule.row, schedule.interleaves
+    for name, row in habits.schedule_rows().items():
+        several = SCHEDULES[name].interleaves
         ends = [
             dataclasses.replace(point, schedule=row, virtual_stages=virtual)
             for virtual in ((2.0, float(LARGEST_VIRTUAL)) if several else (1.0,))

@@ -150,7 +150,8 @@ def row_bytes(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
     """Bytes that no plan of a row needs less than, under the options that take least memory.
 
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
-    (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
+    (3 gathers; 0 is asked too where ZeRO keeps copies); weights shared by all ranks are the least; a share of the
+    layers under recompute keeps more than all.
     """
     (workload, cluster), found = numbers_of(lattice.workload, lattice.cluster, float), np.empty(len(rows))
     switches = max(_switches(lattice)) if len(rows) else (0.0, 0.0)

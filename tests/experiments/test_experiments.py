@@ -197,7 +197,7 @@ def test_every_field_of_a_batch_is_an_array_and_all_options_are_mixed():
     assert {leaf.shape for leaf in leaves} == {(1000,)}
     absent = {"expert", "expert_tensor", "dispatcher"}  # dense
     absent |= {"offload", "modules", "method", "whole_inputs"}  # structures of their own; of software
-    absent |= {"masters", "loss", "gate_inputs", "gradient_copy_bytes", "update_copy_bytes", "widened"}  # as usual
+    absent |= {"masters", "loss", "gate_inputs", "gradient_copy_bytes", "update_copy_bytes", "widens"}  # as usual
     constant = absent | {"accelerators", "domain", "extra_layers_first", "extra_layers_middle", "extra_layers_last"}
     varied = {f.name for f in dataclasses.fields(points)} - constant
     for name in varied:

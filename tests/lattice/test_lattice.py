@@ -27,6 +27,7 @@ from tests.oracles.legal import MODELS, legal
 from tests.oracles.plans import brute_force
 from tests.support.builders import cluster, small_decoder, small_moe
 from tests.support.small_workloads import FAMILIES, small_dlrm
+from tests.support.software import running
 
 DENSE, MOE = small_decoder(layers=6, batch=12), small_moe(batch=16)
 ODD = dataclasses.replace(cluster(24, domain=6, tiers=3), name="odd")
@@ -244,14 +245,16 @@ def test_tables_of_a_recommendation_model_are_divided():
     [
         (load_workload("gpt3-175b", batch=1536), load_cluster("a100-80gb", 1536)),
         (load_workload("deepseek-v3", batch=960), load_cluster("h100", 256)),
+        (small_decoder(layers=6, batch=12), load_cluster("h100", 8, software="deepspeed")),
+        (small_decoder(layers=8, batch=16), running(load_cluster("h100", 8), folded="v_half")),
     ],
-    ids=["dense", "experts"],
+    ids=["dense", "experts", "copies that ZeRO keeps", "V-Half"],
 )
 def test_plans_and_points_are_the_same(workload, machine):
     """A random plan is legal and costs what its point in the batch costs, but for the last bits of powers of arrays."""
     whole = lattice(workload, machine, {})
     indices = np.sort(np.random.default_rng(1).integers(len(whole), size=60))
-    numbers = as_floats(workload), as_floats(dataclasses.replace(machine, prices=None))
+    numbers = as_floats(whole.workload), as_floats(dataclasses.replace(machine, prices=None))
     batch = cost(*numbers, whole.points(indices, np.float64), Exact(np))
     for place, index in enumerate(indices):
         plan = whole.plan(int(index))

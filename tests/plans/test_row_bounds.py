@@ -21,6 +21,7 @@ from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 from tests.support.small_workloads import small_swin
+from tests.support.software import running
 
 TIGHT = dataclasses.replace(cluster(16, tiers=3), accelerator=accelerator(hbm_bytes=2.6e9))
 PROBLEMS = {
@@ -104,6 +105,19 @@ def test_no_plan_needs_less_than_its_row_where_an_end_needs_the_embedding_again(
     assert np.all(exhaustive.exactly(whole, every).peak_bytes >= least)
 
 
+@pytest.mark.parametrize("habits", [{"deepspeed_zero": True}, {"folded": "v_half"}, {"folded": "v_min"}])
+def test_no_plan_needs_less_than_its_row_whatever_its_software_keeps(habits):
+    """Without ZeRO no copies of gradients lie beside states; V-Half and V-Min hold fewer microbatches than 1F1B."""
+    bare = dataclasses.replace(Stack(), context_bytes=0.0, workspace_bytes=0.0, communicator_bytes=0.0)
+    machine = running(cluster(8, stack=bare), **habits)
+    whole = lattice(small_decoder(layers=8, batch=32, sequence=8192, vocabulary=8), machine, {"context": 1})
+    every = np.arange(len(whole))
+    least = row_bounds.row_bytes(whole, np.arange(len(whole.ends)))[np.searchsorted(whole.ends, every, side="right")]
+    needed = exhaustive.exactly(whole, every).peak_bytes
+    assert np.all(needed >= least)
+    assert (least / needed).max() > 0.97
+
+
 FEWER = {"context": 32, "tensor": 1, "pipeline": 3, "microbatch": 128, "zero_stage": 3, "recompute": "none"}
 """Of 26, 27 and 27 layers: interleaved, what the first stage has less is had as often as there are stages."""
 
@@ -162,5 +176,5 @@ def test_a_schedule_that_holds_fewer_microbatches_than_1f1b_is_not_left_out(monk
         row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
         assert set(names[fits]) == {"one_at_a_time"}
         assert np.isfinite(row_bounds_s(whole)[row[fits]]).all()
-        monkeypatch.setattr(least, "leanest", lambda point, _: [point])
+        monkeypatch.setattr(least, "leanest", lambda point, *_: [point])
         assert np.isinf(row_bounds_s(whole)[row[fits]]).any()

@@ -70,7 +70,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     logits = total(b.logits for b in counted.blocks if b.position == Position.LAST)
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
-    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes + point.update_copy_bytes
+    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes + point.kept_copy_bytes
     states = states + (0.0 if point.method is None else point.method.state_bytes)
     updated = divided(trained, point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
