@@ -21,12 +21,15 @@ SAID = {
         "SP + selective (slide 4)",
         "MLA recompute",
         "recompute {moe|expert} layers only",
+        "{moe|expert} layers are recomputed",
     ),
     ("recompute", "full"): (
         "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
        
         "full recompute, which costs 30 %",
+        "full AC is slower, but {needed|is needed}",
         "checkpoint 100 %",
+        "recompute of the {whole|entire} MoE layer", "the whole MoE layer is recomputed",
         "full activation checkpointing costs about 30% here",
         "full recompute; {an earlier post|the previous version} used selective recompute",
         "{recompute always|recomputation throughout|remat at layer boundaries}",
@@ -82,9 +85,11 @@ SAID = {
     ("microbatch", 8): ("GBS {64|} = 4 DP x 8 {MBS|micro-batch} x 2 accumulation",)
     + ("t=8, p=2, b=8", "TP 8, PP 2; {b=8|b = 8|batch 8} (micro{|-batch})", "TP 8, PP 2, micro b=8")
     + ("GBS derived as 8 (micro-batch) x 2 (accumulation) x 4 (DP)", "8*2*4 (micro x accumulation x DP)"),
+    ("virtual_stages", 2): ("PP 4 ({x2|2x} virtual)",),
     ("data_shard", 16): ("HSDP with {one replica per|a copy on every} 2 nodes", "HSDP, shard over 2 nodes"),
     ("offload_optimizer", 0.0): ("CPU offload of optimizer and activations {both|are both} {off|disabled}",),
     ("offload_optimizer", 1.0): (
+        "CPU offload of the optimizer {is|was} slower{,|} but {needed|necessary|was required|kept}",
         "{ds_z3_offload_config.json|z2 offload}",
        "Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pytest
 
+from costmodel.inputs import parameters
 from costmodel.measured.rows import Case, read_cases, timed_by_rate
 from costmodel.measured.rows.headers.machines import of_host
 
@@ -78,6 +79,8 @@ TIMES = [
     ("speed", "fast", None),
     ("iteration", "100", None),
     ("time", "12:30", None),
+    ("time", "90 min", None),
+    ("step time", "2 min", 120.0),
 ]
 
 
@@ -110,6 +113,7 @@ def test_a_flavor_is_of_its_model(tmp_path):
         ("offload", "cpu", {"host_optimizer": 1.0}),
         ("compile", "1", {"compiled": 1.0}),
         ("CUDA graphs", "off", {"cuda_graphs": 0.0}),
+        ("cuda_graph_impl", "none", {"cuda_graphs": 0.0}),
         ("MoE dispatcher", "DeepEP", {"fast_dispatcher": 1.0}),
         ("async_tp", "yes", {"async_tp": 1.0}),
         ("LoRA", "no", {}),
@@ -165,6 +169,18 @@ def test_sections_in_sections_and_units_of_batches(tmp_path):
     plan = found.plan
     read_as = (found.cluster.accelerators, found.workload.batch, plan.precision, plan.tensor, plan.pipeline)
     assert read_as == (64, 512, "fp8_tensor", 2, 4)
+
+
+def test_sizes_in_sections_of_degrees(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(
+        '[{"hardware": "H100", "gpus": 64, "model": "Llama-2-7B", "gbs": 256, "seq": 4096,'
+        ' "parallel": {"tensor": {"size": 2}, "pipeline": {"size": 4}}}]'
+    )
+    (found,) = read_cases(path)
+    assert isinstance(found, Case)
+    assert (found.plan.tensor, found.plan.pipeline) == (2, 4)
+    assert parameters(found.workload) > 6e9
 
 
 @pytest.mark.parametrize(("column", "cell"), [("peak_memory_allocated", "68719476736"), ("GB", "68.719476736")])
