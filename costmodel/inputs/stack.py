@@ -170,7 +170,7 @@ class Stack:
     network_hop: Scalar = 10.0  # the same of tiers beyond the first, whose hops go through proxies and adapters
     collective_ramp: Scalar = 0.0  # weight of sqrt(latency * traffic): messages of middling size (collectives.py)
     chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
-    contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind
+    contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind; and of hosts
     # the same of tokens to experts: units that a dispatcher's kernels take. K: 32 of 148 (HybridEP in Megatron-Bridge's
     # recipes), 20 of 132 (DeepEP in Megatron-Core; DeepSeek-AI 2024, V3, section 3.2.2)
     expert_contention: Scalar = 0.2
