@@ -15,7 +15,6 @@ SAID = {
     ),
     ("recompute", "selective"): (
         "activations {are |}checkpointed selectively",
-       
         "selective recompute; full recomputation {would add|costs} 33%",
         "{activations|outputs} of linear layers kept, {the others|the rest} recomputed in the backward pass",
         "{SAVE_DOT_EXCEPT_LOGITS|save_qkv} checkpoint policy",
@@ -26,7 +25,6 @@ SAID = {
     ),
     ("recompute", "full"): (
         "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
-       
         "full recompute, which costs 30 %",
         "full AC is slower, but {needed|is needed}",
         "checkpoint 100 %",
@@ -43,14 +41,12 @@ SAID = {
     ),
     ("schedule", "interleaved"): (
         "PP 2 (virtual pipeline, v = 3)",
-       
         "PP 2, interleaved pipeline with virtual stages (number not {printed|given})",
         "PP 2; interleaved, plain 1F1B was slower",),
     ("precision", "fp8_tensor"): ("FP8 per tensor; MXFP8 figures differ by 3 %",),
     ("precision", "bf16"): (
         "FP8 was {not|no} faster at this size, so BF16",
         "BF16 column; FP8 column is 1.4x",
-       
         "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
         "FP8: {N/A|n/a}",
         "{fp8|fp8_recipe|FP8 recipe}: {null|none}",
