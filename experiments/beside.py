@@ -106,7 +106,9 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     """A table of numbers and words for the terminal."""
     from rich.table import Table
 
-    made = Table(*columns, title=title, title_justify="left")
+    made = Table(title=title, title_justify="left")
+    for name in columns:
+        made.add_column(name, overflow="fold")  # what is too wide goes on below, uncut
     for row in rows:
         made.add_row(*(shown(value) for value in row))
     return made

@@ -251,7 +251,8 @@ def _offload_term(done: Parts, waits_s: Scalar, sem: Semantics) -> Term:
 
 
 def _host_term(point: PlanPoint, done: Parts, sem: Semantics) -> Term:
-    issued_s = _passes_s(point, done, lambda each: sem.maximum(0.0, each.issue_s - each.busy_s))
+    k = done.times.contention
+    issued_s = _passes_s(point, done, lambda each: exposed_s(each.busy_s, each.issue_s, 1.0, k, sem))
     microbatches_s = done.counts.microbatches * done.times.microbatch_s
     names = ("step", "issuing kernels", "microbatches")
     parts_s = (done.step.host_s, issued_s, microbatches_s)

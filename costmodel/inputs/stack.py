@@ -149,7 +149,7 @@ class Stack:
     sums_exposed: Scalar = 0.0  # share of a weight gradient's passes over its sum that its product does not hide
     adds_apart: Scalar = 0.0  # 1 where a kernel of its own adds each weight gradient to its sum (roofline.py)
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
-    host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
+    host_kernel_s: Scalar = 0.0  # host work to issue one kernel, beside the accelerator (timing.py)
     sync_rank_s: Scalar = 0.0  # host's wait at a tensor collective for each of its ranks, where `waits_for_ranks`
     routing_s: Scalar = 0.0  # host work of a pass over a block with eleven experts on a rank (traffic.py), unhidden
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage that nothing hides

@@ -43,13 +43,13 @@ def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
     C: with the first stage 1B3's rows with a pipeline are off by .050, with the fullest by .089 (90th percentiles .092
     and .229), nanotron's by .056 and .059 (.20 and .26). The allocator's peaks are of the whole process.
     """
-    of_device, of_tensors, of_all, of_last = (
+    of_device, of_tensors, of_all, of_last, of_first = (
         np.array([bool(case.facts.get(name)) for case in cases], bool)
-        for name in ("device_memory", "allocated_memory", "memory_of_all", "memory_of_last")
+        for name in ("device_memory", "allocated_memory", "memory_of_all", "memory_of_last", "memory_of_first")
     )
     alone = np.array([case.plan.pipeline == 1 for case in cases], bool)
     what = np.where(of_device, DEVICE, np.where(of_tensors, ALLOCATED, TENSORS))
-    where = np.where(alone | of_all, FULLEST, np.where(of_last, LAST, FIRST))
+    where = np.where(alone | of_all, FULLEST, np.where(of_last & ~of_first, LAST, FIRST))
     shown = figures.shown_bytes[what, where, np.arange(len(cases))]
     loaded_bytes = np.array([_loaded_bytes(case) for case in cases], float)
     return np.where(of_device, shown, np.maximum(shown, loaded_bytes))

@@ -97,7 +97,7 @@ def failure(results: Mapping[str, Any]) -> str | None:
 def tables(results: Mapping[str, Any]) -> Iterator[Any]:
     """What the terminal shows."""
     yield beside.table(results["beside"])
-    columns = ("run", "predicted, s", "plans", "faster, %", "best, s", "of all: faster, %", "best, s")
+    columns = ("run", "ours, s", "plans", "faster, %", "best, s", "all, %", "best, s")
     rows = []
     for row in results["runs"]:
         own, every = (row["spaces"][space] for space in ranks.SPACES)

@@ -21,7 +21,7 @@ from costmodel.specs import anchored, load_curves
 from costmodel.target import LAW
 from experiments import beside, runner
 from experiments.time_to_target import figures
-from optimize import CommandError, Status
+from optimize import CommandError, Status, units
 from optimize.clusters import DesignResult
 from optimize.plans import Question, best_over
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, quantities, sized
@@ -156,9 +156,8 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
         told = [cell for name in ("real_parts", "any_rates") for cell in _cells(turn, both[name])]
         days, gap = "" if turn is None else f"{turn['days']:#.3g}", both["any_rates"] and both["any_rates"]["gap"]
         first = (row["budget_usd"] / 1e6, f"{row['target']['loss']:g}", days)
-        rows.append(
-            (*first, *told, None if gap is None else f"{100 * gap:.2g}", both["pairs"], f"{row['seconds']:.0f}")
-        )
+        percent = None if gap is None else units.fixed(100 * gap, 3)
+        rows.append((*first, *told, percent, both["pairs"], f"{row['seconds']:.0f}"))
     title = "Days to the loss; how many times sooner than one choice after the other; seconds of the search"
     return [beside.plain_table(heads, rows, title)]
 

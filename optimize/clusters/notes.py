@@ -111,7 +111,8 @@ def _late(search: Progress | MixProgress | None, continuous: Answer | None) -> l
     """That the clock ended a search, and not its gap: another time it may end elsewhere."""
     if continuous is None or not isinstance(search, Progress) or not search.late:
         return []
-    return [f"rates of any size: time was up at a gap of {100 * continuous.gap:.2g} %; asked again, it may be another"]
+    gap = units.percent(continuous.gap)
+    return [f"rates of any size: time was up at a gap of {gap}; asked again, it may be another"]
 
 
 def _left_out(problem: Problem, names: tuple[str, ...]) -> list[str]:

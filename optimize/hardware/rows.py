@@ -103,9 +103,7 @@ def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
     times = timing(counted, point, machine, SUBGRADIENT)
     pipe = stages(counted, times, point)
     parts = [pipe.plain.seconds - machine.stack.microbatch_s, pipe.first.seconds, pipe.last.seconds]
-    parts += [
-        total(block.repeats * redone_s(block.forward, row, SUBGRADIENT) for block in times.layers) for row in _AGAIN
-    ]
+    parts += [total(block.repeats * redone_s(block.forward, row) for block in times.layers) for row in _AGAIN]
     return parts if problem.loads is None else parts + _drawn(problem, counted, times, point)
 
 

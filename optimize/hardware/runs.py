@@ -72,7 +72,7 @@ def _seconds(
     machine, (point, both_ways) = machine_at(problem, y), under_any(list(SCHEDULES.values()), point, m)
     times = timing(counted, point, machine, sem)
     todo = work(counted, times, point, machine, sem)
-    again_s = total(block.repeats * redone_s(block.forward, recompute, sem) for block in times.layers)
+    again_s = total(block.repeats * redone_s(block.forward, recompute) for block in times.layers)
     layer_s, pipe = again_s * (1.0 / counted.layer_count), todo.pipe
     plain_s = pipe.plain.seconds + again_s * (1.0 / point.pipeline)
     stages_s = (

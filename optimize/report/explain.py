@@ -11,6 +11,8 @@ from optimize.report.money import money_lines, money_table
 from optimize.report.screen import domain_words, new_console, new_table, say, software_line
 from optimize.report.words import job_words, limit_words, memory_words, term_words
 
+BESIDE_BARS = 74  # columns of the table of times beside its bars
+
 
 def show_explanation(explanation: Explanation, interval: bool = True) -> None:
     """The one-screen answer; what does not fit is said first. `interval`: whether that of the step is told."""
@@ -23,7 +25,7 @@ def show_explanation(explanation: Explanation, interval: bool = True) -> None:
         )
     _show_header(console, explanation, interval)
     console.print()
-    console.print(time_table(explanation.breakdown, console.width - 74, console.options.ascii_only))
+    console.print(time_table(explanation.breakdown, console.width - BESIDE_BARS, console.options.ascii_only))
     console.print()
     console.print(_memory_table(explanation))
     _show_margin(console, explanation)

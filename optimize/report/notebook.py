@@ -18,7 +18,7 @@ from optimize.layers import LayersResult
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.design import show_design
 from optimize.report.drawing import BLACK, PALETTE, figures_of, files_of
-from optimize.report.explain import show_explanation, time_table
+from optimize.report.explain import BESIDE_BARS, show_explanation, time_table
 from optimize.report.figures_design import draw_design
 from optimize.report.figures_explain import draw_explanation
 from optimize.report.figures_plan import draw_plans
@@ -26,7 +26,7 @@ from optimize.report.figures_predict import draw_predictions
 from optimize.report.page import Part, fragment
 from optimize.report.plan import show_plans
 from optimize.report.rows import show_predictions
-from optimize.report.screen import kept, written
+from optimize.report.screen import kept, new_console, say, written
 from optimize.report.words import constant_amount, term_words
 from optimize.status import Status
 
@@ -42,7 +42,7 @@ def as_html(result: Any) -> str:
 
 def as_text(result: Any) -> str:
     """What `print` shows of a result."""
-    return written(_of(result)[0]())
+    return written(_of(result)[0])
 
 
 def as_figure(result: Any, name: str | None = None) -> Figure:
@@ -83,14 +83,13 @@ def _design(result: DesignResult) -> tuple[Callable[[], Sequence[Part]], Callabl
     return _screen(show_design, asked, result), functools.partial(draw_design, result)
 
 
-_BAR = 36  # characters
-
-
-def _terms(found: Breakdown) -> list[Part]:
+def _show_terms(found: Breakdown) -> None:
     """Time by term and the fullest stage's memory."""
+    console = new_console()
     peak, limit = (units.scaled(float(size), units.BYTES) for size in (found.memory.peak_bytes, found.limit_bytes))
-    head = f"step {units.scaled(float(found.step_s), units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}"
-    return [head, time_table(found, _BAR), f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}"]
+    say(console, f"step {units.scaled(float(found.step_s), units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}")
+    console.print(time_table(found, console.width - BESIDE_BARS))
+    say(console, f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}")
 
 
 def _bars(names: Sequence[str], values: Sequence[float], words: str) -> Figure:
@@ -111,7 +110,7 @@ def _drawn(name: str, bars: Mapping[str, float], words: str) -> Callable[[], obj
 
 def _breakdown(found: Breakdown) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
     bars = {term_words(term.name): float(term.exposed_s) for term in found.terms if limiting(term) is not None}
-    return lambda: _terms(found), _drawn("step_time", bars, "exposed seconds of the step")
+    return _screen(_show_terms, found), _drawn("step_time", bars, "exposed seconds of the step")
 
 
 def _layers(found: LayersResult) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:

@@ -21,6 +21,7 @@ _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lo
 _HELD, _UNIT = "\xa0", re.compile(r"(?<=\d) (?=(?:%|[kMGTP]?(?:USD|W|s|ms|us|B/s|FLOP/s)|[KMGT]iB)(?:\W|$))")
 """A space where no line ends, and where it stands: between a number and its unit."""
 _KEPT: ContextVar[list[Part] | None] = ContextVar("kept", default=None)
+_KEPT_WIDTH: ContextVar[int] = ContextVar("kept_width", default=_WIDEST)
 
 
 def new_console() -> Console:
@@ -31,7 +32,7 @@ def new_console() -> Console:
     console.width = max(_NARROWEST, min(console.width, _WIDEST))
     console.on_broken_pipe = _broken_pipe
     if (kept := _KEPT.get()) is not None:
-        console.width = _WIDEST
+        console.width = _KEPT_WIDTH.get()
         setattr(console, "print", lambda *shown, style=None: kept.extend(_part(each, style) for each in shown))  # noqa: B010
     return console
 
@@ -57,11 +58,16 @@ def kept(show: Callable[[], None]) -> list[Part]:
     return [*parts, *filter(None, (out.getvalue().strip("\n"),))]
 
 
-def written(parts: Sequence[Part]) -> str:
-    """The paragraphs and tables of a page as lines of a terminal, without its figures."""
+def written(show_parts: Callable[[], Sequence[Part]]) -> str:
+    """The paragraphs and tables of a page as lines of this terminal, without its figures."""
     lines = io.StringIO()
     console = new_console()
     console.file = lines
+    token = _KEPT_WIDTH.set(console.width)
+    try:
+        parts = show_parts()
+    finally:
+        _KEPT_WIDTH.reset(token)
     for part in parts:
         if isinstance(part, str | Text):
             for line in str(part).splitlines():

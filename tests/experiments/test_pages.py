@@ -1,10 +1,12 @@
 """Pages of experiments: everything is in them, nothing is fetched, and `run all` goes on past what cannot run here."""
 
+import io
 import json
 import re
 import types
 
 import pytest
+from rich.console import Console
 
 from costmodel.specs import SpecError
 from experiments import beside, everything, pages, runner
@@ -38,6 +40,16 @@ def test_a_page_holds_question_answer_comparison_figures_and_tables(ran):
     assert told.count("data:image/png;base64,") == 1
     assert not re.search(r"(src|href)=.http", told)
     assert told.count("a law") == 1
+
+
+def test_what_is_too_wide_for_a_terminal_is_not_cut():
+    numbers = [f"{each},128,684" for each in range(10, 17)]
+    console = Console(file=(screen := io.StringIO()), width=50)
+    console.print(beside.plain_table([f"a heading {i}" for i in range(7)], [numbers], "Numbers"))
+    told = screen.getvalue()
+    assert "…" not in told
+    columns = zip(*(line.split("│")[1:-1] for line in told.splitlines() if line.startswith("│")), strict=True)
+    assert ["".join(each.strip() for each in column) for column in columns] == numbers
 
 
 def test_the_page_of_all_counts_what_holds_and_says_what_was_left_out(ran):

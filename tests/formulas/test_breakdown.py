@@ -10,6 +10,7 @@ from costmodel.evaluators import prepare
 from costmodel.exact import Exact
 from costmodel.formulas import breakdown, parts
 from costmodel.formulas.roofline import attention_s, matmul_s, memory_s
+from costmodel.formulas.timing import issue_s
 from costmodel.inputs import Plan, Position
 from costmodel.models import freeze
 from costmodel.specs import load_cluster, load_workload
@@ -111,3 +112,30 @@ def test_fused_attention_moves_its_operands_three_times():
     np.testing.assert_allclose(
         terms["attention"].limits[1], moved_bytes * done.times.rates.memory_s_per_byte, rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("host_kernel_s", [1e-6, 1e-2])
+def test_the_device_waits_for_the_host_where_it_is_not_ahead(host_kernel_s):
+    """A pass takes the longer of the two and a share of the shorter; what is computed again does too."""
+    _, done, given = evaluated("llama3-8b", {"recompute": "full"}, host_kernel_s=host_kernel_s, contention=0.2)
+    (layer,) = done.times.layers
+    for _, each in layer.passes:
+        longer_s, shorter_s = max(each.busy_s, each.issue_s), min(each.busy_s, each.issue_s)
+        assert each.seconds == pytest.approx(longer_s + 0.2 * shorter_s, rel=1e-12)
+    forward = layer.forward
+    rest_s = forward.products_s + forward.memory_s
+    again_s = max(rest_s, forward.issue_s) + 0.2 * min(rest_s, forward.issue_s)
+    assert layer.recompute_s == pytest.approx(forward.core_s + again_s, rel=1e-12)
+
+
+def test_one_tensor_rank_issues_no_collectives():
+    """Between ranks the host calls each of them once; beside nothing else that it issues."""
+    job = load_workload("llama3-8b", batch=32), load_cluster("h100", accelerators=8)
+    point = prepare(*job, Plan(data=4, tensor=2))[2]
+    _, done, given = evaluated("llama3-8b", {}, host_kernel_s=1e-5)
+    (layer,), stack = done.counts.layers, given[1].stack
+    alone, divided = (issue_s(layer, each, done.times.laws, stack, SEM) for each in (given[2], point))
+    assert [b - a for a, b in zip(alone, divided, strict=True)] == pytest.approx(
+        [1e-5 * layer.syncs, 1e-5 * layer.backward_syncs, 0.0], abs=1e-15
+    )
+    assert layer.syncs > 0

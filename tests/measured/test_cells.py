@@ -68,6 +68,7 @@ def test_links_that_are_no_network():
         "bandwidth not stated",
     ):
         assert between_nodes(note, 8, 50e9) is None, note
+    assert between_nodes("2 switches 400 Gb/s", 8, 50e9) == 50e9
     assert inside("NVLink 900 GB/s", 450e9) == 450e9  # both directions
     assert inside("NVLink 160 GB/s in node", 200e9) == 160e9
 

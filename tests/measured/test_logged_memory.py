@@ -38,6 +38,8 @@ def test_a_stage_is_held_with_its_own_layers():
     [
         ("", "first"),
         ("memory as printed (peak per GPU)", "first"),
+        ("torchtitan; memory of the first stage", "first"),
+        ("torchtitan; reserved memory on rank 0", "first"),
         ("memory of the first stage", "first"),
         ("memory is the maximum over all ranks", "fullest"),
         ("max_memory_reserved of the worst rank", "fullest"),

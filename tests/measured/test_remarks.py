@@ -8,25 +8,27 @@ from tests.support.row_by_hand import read
 
 SAID = {
     ("recompute", "none"): (
+        "{gradient_checkpointing|activation_checkpointing}: null",
         "no recompute; full {recompute|recomputation} {costs|adds|takes} {about |}30 %",
         "{nothing recomputed|activations kept}; recomputing everything was {30% |much |}slower",
         'activation_checkpoint.mode="none"',
     ),
     ("recompute", "selective"): (
         "activations {are |}checkpointed selectively",
-       
         "selective recompute; full recomputation {would add|costs} 33%",
         "{activations|outputs} of linear layers kept, {the others|the rest} recomputed in the backward pass",
         "{SAVE_DOT_EXCEPT_LOGITS|save_qkv} checkpoint policy",
         "SP + selective (slide 4)",
         "MLA recompute",
         "recompute {moe|expert} layers only",
+        "{moe|expert} layers are recomputed",
     ),
     ("recompute", "full"): (
         "{checkpointing|AC} {had to be|is|was} {switched|turned} on",
-       
         "full recompute, which costs 30 %",
+        "full AC is slower, but {needed|is needed}",
         "checkpoint 100 %",
+        "recompute of the {whole|entire} MoE layer", "the whole MoE layer is recomputed",
         "full activation checkpointing costs about 30% here",
         "full recompute; {an earlier post|the previous version} used selective recompute",
         "{recompute always|recomputation throughout|remat at layer boundaries}",
@@ -39,16 +41,15 @@ SAID = {
     ),
     ("schedule", "interleaved"): (
         "PP 2 (virtual pipeline, v = 3)",
-       
         "PP 2, interleaved pipeline with virtual stages (number not {printed|given})",
         "PP 2; interleaved, plain 1F1B was slower",),
     ("precision", "fp8_tensor"): ("FP8 per tensor; MXFP8 figures differ by 3 %",),
     ("precision", "bf16"): (
         "FP8 was {not|no} faster at this size, so BF16",
         "BF16 column; FP8 column is 1.4x",
-       
         "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
         "FP8: {N/A|n/a}",
+        "{fp8|fp8_recipe|FP8 recipe}: {null|none}",
         "BF16 (FP8 {in|see} the row above)",
         "FP8 not {in this row|here}",
         "bf16 (fp8 {run|training} diverged{| and is left out})", "bf16; {fp8|FP8} {omitted|left out|skipped}",
@@ -82,9 +83,11 @@ SAID = {
     ("microbatch", 8): ("GBS {64|} = 4 DP x 8 {MBS|micro-batch} x 2 accumulation",)
     + ("t=8, p=2, b=8", "TP 8, PP 2; {b=8|b = 8|batch 8} (micro{|-batch})", "TP 8, PP 2, micro b=8")
     + ("GBS derived as 8 (micro-batch) x 2 (accumulation) x 4 (DP)", "8*2*4 (micro x accumulation x DP)"),
+    ("virtual_stages", 2): ("PP 4 ({x2|2x} virtual)",),
     ("data_shard", 16): ("HSDP with {one replica per|a copy on every} 2 nodes", "HSDP, shard over 2 nodes"),
     ("offload_optimizer", 0.0): ("CPU offload of optimizer and activations {both|are both} {off|disabled}",),
     ("offload_optimizer", 1.0): (
+        "CPU offload of the optimizer {is|was} slower{,|} but {needed|necessary|was required|kept}",
         "{ds_z3_offload_config.json|z2 offload}",
        "Adam on Grace", "optimizer states and fp32 masters in LPDDR5"),
 }  # fmt: skip
@@ -94,6 +97,21 @@ SAID = {
 def test_said(field, value):
     for notes in sentences(*SAID[field, value]):
         assert getattr(read(**OPEN | {"notes": notes}).plan, field) == value, notes
+
+
+SWITCHED_OFF = (
+    ("cuda_graphs", "cuda_graph_impl: {null|none}"),
+    ("compiled", "{torch_compile|compile}: null"),
+    ("multi_token", "mtp_num_layers: null"),
+    ("gathers_8bit", "enable_fsdp_float8_all_gather=false"),
+    ("offloaded_weights", "offload_param: null"),
+)
+
+
+@pytest.mark.parametrize(("fact", "words"), SWITCHED_OFF)
+def test_settings_without_a_value_are_off(fact, words):
+    for notes in sentences(words):
+        assert not read(**OPEN | {"notes": notes}).facts.get(fact), notes
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from costmodel.inputs import parameters
 from costmodel.measured.rows import Case, read_cases, timed_by_rate
 from costmodel.measured.rows.headers.machines import of_host
 
@@ -71,23 +72,22 @@ TIMES = [
     ("iteration", "3.5 s/it", 3.5),
     ("iteration", "3500 ms/it", 3.5),
     ("Iter", "3500 ms", 3.5),
-    ("Perf (TFLOPS/GPU)", "300", None),
+    ("Perf (TFLOPS/GPU)", "300", 2.517),  # Megatron's: 6 of each matrix' parameters, 12 L h s of attention, a token
     ("performance (tokens/s)", "299593", 3.5),
     ("throughput", '"4,681 tok/s/gpu"', 3.5),
     ("speed", "299.6k tokens/s", 3.5),
     ("speed", "fast", None),
     ("iteration", "100", None),
     ("time", "12:30", None),
+    ("time", "90 min", None),
+    ("step time", "2 min", 120.0),
 ]
 
 
 @pytest.mark.parametrize(("column", "cell", "step_s"), TIMES)
 def test_units_behind_numbers(tmp_path, column, cell, step_s):
     found = read(tmp_path, f"hardware,gpus,model,{column}", f"H100,64,Llama-2-7B,{cell}").measured_step_s
-    if column.startswith("Perf"):
-        assert found is not None
-    else:
-        assert found == (step_s if step_s is None else pytest.approx(step_s, rel=1e-3))
+    assert found == (step_s if step_s is None else pytest.approx(step_s, rel=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,7 @@ def test_a_flavor_is_of_its_model(tmp_path):
         ("offload", "cpu", {"host_optimizer": 1.0}),
         ("compile", "1", {"compiled": 1.0}),
         ("CUDA graphs", "off", {"cuda_graphs": 0.0}),
+        ("cuda_graph_impl", "none", {"cuda_graphs": 0.0}),
         ("MoE dispatcher", "DeepEP", {"fast_dispatcher": 1.0}),
         ("async_tp", "yes", {"async_tp": 1.0}),
         ("LoRA", "no", {}),
@@ -165,6 +166,18 @@ def test_sections_in_sections_and_units_of_batches(tmp_path):
     plan = found.plan
     read_as = (found.cluster.accelerators, found.workload.batch, plan.precision, plan.tensor, plan.pipeline)
     assert read_as == (64, 512, "fp8_tensor", 2, 4)
+
+
+def test_sizes_in_sections_of_degrees(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(
+        '[{"hardware": "H100", "gpus": 64, "model": "Llama-2-7B", "gbs": 256, "seq": 4096,'
+        ' "parallel": {"tensor": {"size": 2}, "pipeline": {"size": 4}}}]'
+    )
+    (found,) = read_cases(path)
+    assert isinstance(found, Case)
+    assert (found.plan.tensor, found.plan.pipeline) == (2, 4)
+    assert parameters(found.workload) > 6e9
 
 
 @pytest.mark.parametrize(("column", "cell"), [("peak_memory_allocated", "68719476736"), ("GB", "68.719476736")])

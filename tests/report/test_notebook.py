@@ -38,7 +38,9 @@ def results():
         ("predict", ("2 of 2 rows", "beside 1 measured")),
     ],
 )
-def test_results_show_themselves(results, name, words):
+@pytest.mark.parametrize("columns", [80, 100])
+def test_results_show_themselves(results, name, words, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
     html = results[name]._repr_html_()
     seen = Checked(html.encode())
     assert "table" in seen.tags
@@ -46,7 +48,8 @@ def test_results_show_themselves(results, name, words):
     assert all(word in told for word in words), told
     printed = str(results[name])
     assert all(word in " ".join(printed.split()) for word in words), printed
-    assert max(map(len, printed.splitlines())) <= 110
+    assert max(map(len, printed.splitlines())) <= columns
+    assert "…" not in printed
     figure = results[name].plot()
     assert figure.axes
     assert figure._repr_png_().startswith(b"\x89PNG")

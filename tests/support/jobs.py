@@ -70,7 +70,7 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "counts.counts:microbatches": done.counts.microbatches,
         **_traffic(layer, point, cluster.stack, done.times.laws, sem),
         "traffic.tiers_in_training": outer.oversubscription,
-        "timing.issue_s": issue_s(layer, point, done.times.laws, cluster.stack)[0],
+        "timing.issue_s": issue_s(layer, point, done.times.laws, cluster.stack, sem)[0],
         "timing.timing:ring": first.backward.ring_s,
         "timing.timing": first.forward_s + first.backward_s + first.weights.seconds,
         "roofline.block_times": first.forward.matmul_s,

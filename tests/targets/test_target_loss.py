@@ -84,7 +84,7 @@ def test_no_cluster_is_below_the_bound_of_a_pair():
 
 
 def test_the_best_of_pairs_is_looked_at_and_the_others_are_told():
-    pairs = [Job(workload=load_workload("llama3-8b", sequence=2048, batch=64), tokens=t) for t in (4e11, 1e11, 9e12)]
+    pairs = [Job(workload=load_workload("llama3-8b", sequence=2048, batch=64), tokens=t) for t in (6e11, 1e11, 9e12)]
     best, rows = choose(pairs, ask, 60.0)
     assert best is pairs[1]
     assert [row["value"] is None for row in rows] == [True, False, True]  # dismissed by their bounds

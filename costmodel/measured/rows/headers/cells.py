@@ -50,6 +50,8 @@ def heading(name: str, cell: str) -> tuple[str, str] | None:
     of_step = _OF_STEPS.fullmatch(unit)
     if words.endswith(("s", "tok", "token")) and words.startswith("tok"):
         return (f"tokens ({unit})", cell) if _OF_RUN.fullmatch(unit) else None
+    if unit.lower() == "min" and not re.search("step|iter", words):
+        return None  # which may be those of a run
     if of_step:
         return (f"step time ({of_step[1].lower()})", number) if "tok" not in words else None
     return (unit, number) if _IS_RATE.search(unit) else None

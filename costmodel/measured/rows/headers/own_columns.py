@@ -120,6 +120,8 @@ def _of_part(name: str) -> Meaning | None:
     if in_section is None:
         return None
     *_, section, last = re.split(r"[./]", name)
+    if last in _SAYS_NOTHING:
+        return meaning(f"{section} {last}")
     return _of_setting(last) or (meaning(f"{section} {last}") if name.count(".") > 1 else None)
 
 
@@ -136,6 +138,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", "_", name.strip().lower())
 
 
+_SAYS_NOTHING = ("size", "degree", "dim")  # without its section
 _BEHIND = re.compile(r"(.+) (global|total|micro|local|max|peak|avg|mean)")
 _HOSTS, _CHIPS = (
     r"(?:nodes?|hosts?|servers?)",

@@ -22,7 +22,7 @@ _COUNTS = (
     r"(?<![\w.\-])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b|adapters?\b)",
     r"(?<![\w.\-])(\d+)\s+(?![gt](?:b|bits?|bytes?|be|bps|ps)?\b)"  # 400 Gbps counts nothing
     r"(?:[\w\-]+\s+){1,2}(?:nics?|ports?|hcas?|rails?|cards?|adapters?)\b",  # 8 RoCE NICs
-    r"(?<![\w.\-])(\d+)\s+(?!(?:nodes?|gpus?|hosts?|servers?|chips?|devices?|ranks?|racks?|links?|of|per|with|at|and|x)\b)"
+    r"(?<![\w.\-])(\d+)\s+(?!(?:nodes?|gpus?|hosts?|servers?|chips?|devices?|ranks?|racks?|switch(?:es)?|tiers?|pods?|islands?|links?|of|per|with|at|and|x)\b)"
     r"[a-z][\w\-]*\s(?=\d+\s?[gt]b?(?:it|ps|/s|e)|[ehnx]dr)",  # 4 Omni-Path 100 Gb/s
     r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)(?:\s(?:efa|ib|infiniband|roce|ethernet|nics?|hcas?|ports?|links?))?\s*[x*]\s*(\d+)\b",
 )

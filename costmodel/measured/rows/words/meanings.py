@@ -133,6 +133,11 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "primus",
         "torchtitan|torch_titan",
     ),
+    "memory_of_first": (  # which the source's name cannot say otherwise
+        "memory|mem|reserved|allocated & of|on|from the? first pipeline? stage|rank",
+        "memory|mem|reserved|allocated & of|on|from rank 0",
+        "first pipeline? stage memory|mem",
+    ),
     "pure_narrow": (
         "pure bf16|bfloat16|fp16|half|16_bit",
         "no|without a? fp32|float32|32_bit? master*",
@@ -335,6 +340,8 @@ RECOMPUTES = (
     ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn|mla & {_RECOMPUTE}", "selective"),
+    (f"{_RECOMPUTE} of? the? whole|entire|full moe|expert layer*", "full"),
+    (f"whole|entire moe|expert layer* is|are? {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & {_MODULES}", "selective"), (f"moe|expert layer* & {_RECOMPUTE}", "selective"),
     (f"selected|chosen|cheap|fine_grained & {_RECOMPUTE}", "selective"),
     (f"part|some|several of? the? operator*|op|module* & {_RECOMPUTE}", "selective"),

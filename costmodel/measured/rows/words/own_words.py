@@ -11,7 +11,7 @@ def clauses(text: str) -> tuple[str, ...]:
     """The text as phrases take it, cut where a negation ends, without what it tells of other runs; lists of what is
     absent are spelt out."""
     text = _OTHER_ROWS.sub(" ", spelt(text))
-    text = without_asides(text)
+    text = _NEEDED.sub(" yet", without_asides(text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
         r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|(?<!\bno)(?<!\bwithout)\s(?=--[a-z])|\s(?:but|while|whereas)\s",
@@ -23,10 +23,11 @@ def clauses(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+_NEEDED = re.compile(r",?\sbut(?=\s(?:it\s)?(?:is\s|was\s)?(?:needed|necessary|required|kept|used)\b)")  # after all
 _REMARK = re.compile(
     r"\b(?:is|was|were|are|proved|turned out|ran|runs)\s"
     r"(?:(?:about|much|slightly|even|to be|\d[\d.]*(?:\s?%|x)?)\s){0,3}"
-    r"(?:slower|worse|(?:not|no) (?:any )?(?:faster|better))\b"
+    r"(?:slower|worse|(?:not|no) (?:any )?(?:faster|better))\b(?! yet\b)"
     r"|\bdiffers?\b|\b(?:costs?|adds?|takes?|saves?)\s(?:\w+\s){0,2}\W?\d+(?:\.\d+)?\s?%"
 )
 _ASIDE = re.compile(r"\(([^()]*)\)")

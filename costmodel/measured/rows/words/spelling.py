@@ -64,6 +64,7 @@ _RESPELT = (
     ("async", re.compile(r"\basync\w*\scheckpoints?\b"), "saved model"),
     ("to", re.compile(r"\bcheckpoints?(?=\s(?:are\s)?(?:\w+ed\s)?to\s(?:disk|nfs|lustre|storage|s3)\b)"), "saves"),
     ("master", re.compile(r"\b(master)[\s-]+(?:parameters?|params?|weights?|copy|copies)\b"), r"\1s"),
+    ("virtual", re.compile(r"(?<![\w.\-])(?:x\s?(\d+)|(\d+)x) virtual\b(?!\s(?:cpu|machine|node|core))"), r"vpp \1\2"),
     ("micro", re.compile(r"\b(?:b|bs|batch(?: size)?)\s?(?:=\s?)?(\d+) \(micro[\s\-\w]*\)"), r"micro batch size \1"),
     ("micro b", re.compile(r"\bmicro b\b"), "micro batch size"),
     ("megatron", re.compile(r"(?<=way )megatron[\w\-]*\s(?=(?:tensor|pipeline|context|sequence|expert|data)\b)"), ""),
