@@ -44,7 +44,7 @@ class Plan:
     overlap_expert: bool = False
     overlap_pipeline: bool = False
     precision: str = "bf16"
-    gradient_dtype: str = "fp32"
+    gradient_dtype: str = "fp32"  # commands and searches have what the software sums (`Habits.with_precision`)
     state_dtype: str = "fp32"
     master_weights: bool = (
         True  # float32 copies of weights in fewer bits; without them, training is in those bits alone

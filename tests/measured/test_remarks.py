@@ -8,6 +8,7 @@ from tests.support.row_by_hand import read
 
 SAID = {
     ("recompute", "none"): (
+        "{gradient_checkpointing|activation_checkpointing}: null",
         "no recompute; full {recompute|recomputation} {costs|adds|takes} {about |}30 %",
         "{nothing recomputed|activations kept}; recomputing everything was {30% |much |}slower",
         'activation_checkpoint.mode="none"',
@@ -48,6 +49,7 @@ SAID = {
         "BF16 column; FP8 column is 1.4x",
         "{BF16 and FP8|FP8 and BF16} run; this row {BF16|is bf16}",
         "FP8: {N/A|n/a}",
+        "{fp8|fp8_recipe|FP8 recipe}: {null|none}",
         "BF16 (FP8 {in|see} the row above)",
         "FP8 not {in this row|here}",
         "bf16 (fp8 {run|training} diverged{| and is left out})", "bf16; {fp8|FP8} {omitted|left out|skipped}",
@@ -95,6 +97,21 @@ SAID = {
 def test_said(field, value):
     for notes in sentences(*SAID[field, value]):
         assert getattr(read(**OPEN | {"notes": notes}).plan, field) == value, notes
+
+
+SWITCHED_OFF = (
+    ("cuda_graphs", "cuda_graph_impl: {null|none}"),
+    ("compiled", "{torch_compile|compile}: null"),
+    ("multi_token", "mtp_num_layers: null"),
+    ("gathers_8bit", "enable_fsdp_float8_all_gather=false"),
+    ("offloaded_weights", "offload_param: null"),
+)
+
+
+@pytest.mark.parametrize(("fact", "words"), SWITCHED_OFF)
+def test_settings_without_a_value_are_off(fact, words):
+    for notes in sentences(words):
+        assert not read(**OPEN | {"notes": notes}).facts.get(fact), notes
 
 
 @pytest.mark.parametrize(

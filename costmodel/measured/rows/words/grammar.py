@@ -181,10 +181,10 @@ _INSTEAD = re.compile(
     r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$|\bpre-$"
 )
 _NOT_AFTER = re.compile(
-    r"^(?:[\s-](?:model|parallel\w*|all-?reduce\w*|all-?gather\w*|kernels?|comm\w*|support|mode|loss|scaling|training|capture|runs?|variants?)){0,3}"
+    r"^(?:[\s-](?:model|parallel\w*|all[\s-]?reduce\w*|all[\s-]?gather\w*|recipe|kernels?|comm\w*|support|mode|loss|scaling|training|capture|runs?|variants?)){0,3}"
     r"(?:[\s:=(?.\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|type|granularity|impl|scope|device|frac\w*"
     r"|ratio)\b)*"
-    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|n/a\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
+    r"(?:off\b|(?<=-)free\b|disabled?\b|failed\b|false\b|none\b|null\b|n/a\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?:\.0+)?(?![\d.])"
     r"|never\b(?=\W*$|\s?[)\]]|\s(?:used|enabled|applied|needed|active|set|switched|turned)\b)|diverge\w*|unstable\b|impossible\b|unavailable\b|unsupported\b"
     r"|(?:(?:is|are|was|were) )?(?:left out|omitted|skipped)\b"
     r"|not (?:used|enabled|applied|on|active|in use|set|passed|supported|possible|available on|needed)"
