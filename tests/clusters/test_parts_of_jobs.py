@@ -84,8 +84,8 @@ def test_accelerators_that_lie_idle_in_their_domain_count():
 UNLIKE = {"pipeline": 1, "context": 1, "precision": "bf16", "recompute": "none", "recompute_share": 1.0}
 UNLIKE |= {"zero_stage": 2, "data_shard": None, "microbatch": {8, 16, 32, 64}}
 TWO = (
-    Job(workload=small_decoder(layers=8, batch=64, hidden=1024), tokens=1e9),
-    Job(workload=small_decoder(layers=8, batch=32, hidden=1024), tokens=5e8, weight=2.0),
+    Job(workload=small_decoder(layers=8, batch=64, hidden=4096), tokens=1e9),
+    Job(workload=small_decoder(layers=8, batch=32, hidden=4096), tokens=5e8, weight=2.0),
 )
 
 
