@@ -111,3 +111,16 @@ def test_software_that_was_never_measured_has_a_wider_interval():
 def test_every_other_class_was_measured():
     found = [case(row) for row in bulk_rows("calibration")]
     assert {each.stack for each in found if isinstance(each, Case)} == SOFTWARE.keys() - set(NEVER_MEASURED)
+
+
+def test_newcomers_stand_for_none_of_each_other():
+    known, left = posterior.shipped(), {"deepspeed", *NEVER_MEASURED}
+    kept = [i for i, key in enumerate(known.keys) if key[2] not in left]
+    seen = dataclasses.replace(
+        known, keys=tuple(known.keys[i] for i in kept), z=known.z[kept], factor=known.factor[np.ix_(kept, kept)]
+    )
+    again = with_newcomers(seen, SOFTWARE.keys() - left)
+    z = dict(zip(again.keys, again.z, strict=True))
+    others = [z["matmul_ceiling", "stack", name] for name in OF_TODAY if name not in left]
+    assert len(others) == len(OF_TODAY) - 1
+    assert [z["matmul_ceiling", "stack", name] for name in left] == pytest.approx([np.mean(others)] * 2)

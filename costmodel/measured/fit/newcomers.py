@@ -10,7 +10,7 @@ sources, 90th percentiles .471 -> .431, bias -.122 -> -.014, continuous ranked p
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,18 +24,20 @@ OF_TODAY = tuple(name for name in SOFTWARE if name not in ("megatron-2022", *COM
 
 def with_newcomers(fitted: Fitted, measured: Iterable[str]) -> Fitted:
     """The fit, with deviations of the classes of software that are not among those measured."""
-    for name in sorted(SOFTWARE.keys() - set(measured)):
+    known = set(measured)
+    today = [name for name in OF_TODAY if name in known]
+    for name in sorted(SOFTWARE.keys() - known):
         for parameter in PARAMETERS:
-            fitted = _added(fitted, (parameter.name, "stack", name))
+            fitted = _added(fitted, (parameter.name, "stack", name), today)
     return fitted
 
 
-def _added(fitted: Fitted, key: Key) -> Fitted:
+def _added(fitted: Fitted, key: Key, today: Sequence[str]) -> Fitted:
     """The fit with a deviation that is like those of the classes of today; as it was where none of them has one."""
-    found = [i for i, other in enumerate(fitted.keys) if other[:2] == key[:2] and other[2] in OF_TODAY]
+    found = [i for i, other in enumerate(fitted.keys) if other[:2] == key[:2] and other[2] in today]
     if not found:
         return fitted
-    size, share = len(fitted.keys), 1.0 / len(OF_TODAY)  # those that are not kept are 0
+    size, share = len(fitted.keys), 1.0 / len(today)  # those that are not kept are 0
     factor = np.zeros((size + 1, size + 1))
     factor[:size, :size], factor[size, :size] = fitted.factor, share * fitted.factor[found].sum(axis=0)
     factor[size, size] = np.sqrt(1.0 + share)
