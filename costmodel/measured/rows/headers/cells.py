@@ -16,15 +16,19 @@ _FORMAT = re.compile(r"(?:use |enable |with )?(fp8|float8|mxfp8|nvfp4|bf16|fp16|
 _YES = re.compile(r"1|true|yes|on|y|\u2713|enabled", re.IGNORECASE)
 
 
+def _words(name: str) -> str:
+    return " ".join(name.replace("_", " ").split()).lower()
+
+
 def is_format(name: str) -> bool:
     """Whether a column is a flag of a format (`float8`)."""
-    return _FORMAT.fullmatch(" ".join(name.replace("_", " ").split()).lower()) is not None
+    return _FORMAT.fullmatch(_words(name)) is not None
 
 
 def of_format(name: str, cell: str) -> tuple[str, str] | None:
     """The column of a format that a flag of its own name sets (`float8: true`), or of a name that is also one of a time
     (`DT: FP8`), and the format; None of any other."""
-    words = " ".join(name.replace("_", " ").split()).lower()
+    words = _words(name)
     if words == "dt" and cell[:1].isalpha():
         return "precision", cell
     found = _FORMAT.fullmatch(words)
@@ -35,14 +39,14 @@ def of_format(name: str, cell: str) -> tuple[str, str] | None:
 
 def unit_alone(name: str) -> str | None:
     """The unit of a name that says little beside it (`Perf (TFLOPS/GPU)`); None of any other."""
-    found = _GENERAL_WITH_UNIT.fullmatch(" ".join(name.replace("_", " ").split()).lower())
+    found = _GENERAL_WITH_UNIT.fullmatch(_words(name))
     return found[2] if found else None
 
 
 def heading(name: str, cell: str) -> tuple[str, str] | None:
     """The name that a column would have whose cells tell its unit, and the cell's number; None where a name says enough
     or a cell says nothing."""
-    words = " ".join(name.replace("_", " ").split()).lower()
+    words = _words(name)
     found = _AMOUNT.fullmatch(cell.strip()) if _GENERAL.fullmatch(words) else None
     if found is None:
         return None
